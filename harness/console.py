@@ -69,7 +69,6 @@ def left_out_notes(snapshot: Snapshot) -> Iterator[str]:
 
 
 def say_damage(snapshot: Snapshot) -> None:
-    """Print the `damage_notes` of a snapshot."""
     for note in damage_notes(snapshot):
         say(note)
 

@@ -56,7 +56,6 @@ class Drill:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Outcome -> number of attempts."""
         return dict(sorted(Counter(one.outcome for one in self.attempts).items()))
 
     def __str__(self) -> str:
@@ -74,7 +73,6 @@ class Drill:
         return f"{table(['attempt', 'outcome', 'without', 'with', 'met'], rows)}\n{counts}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {
             "outcomes": self.outcomes,
             "attempts": [

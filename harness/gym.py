@@ -23,11 +23,9 @@ class AnyText(Text):
         self._samples = samples
 
     def contains(self, x: Any) -> bool:
-        """Return True for a text."""
         return isinstance(x, str)
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """Return one of the samples."""
         return self._samples[int(self.np_random.integers(len(self._samples)))]
 
 
@@ -65,7 +63,6 @@ class StillwebEnv(gymnasium.Env[str, str]):
         return told, taken.reward, taken.terminated, taken.truncated, info
 
     def render(self) -> str | None:
-        """Return the last text that was seen."""
         return self._seen.text if self.render_mode == "ansi" else None
 
     def close(self) -> None:

@@ -178,11 +178,9 @@ class Trace:
     events: tuple[Event, ...]
 
     def of(self, kind: str) -> list[Event]:
-        """Return the events of one kind."""
         return [event for event in self.events if event["event"] == kind]
 
     def last(self, kind: str) -> Event | None:
-        """Return the last event of a kind, or None."""
         return next((event for event in reversed(self.events) if event["event"] == kind), None)
 
     @property

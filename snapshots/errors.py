@@ -46,7 +46,6 @@ class NoRoom(MissingCapability):
 
     @classmethod
     def at(cls, where: str | os.PathLike[str], why: str | None, then: str = NOTHING) -> NoRoom:
-        """Return the error for a place, with what is to be done then."""
         made = cls(f"{os.fspath(where)}: {why}; {then}")
         made.why = why or ""
         return made

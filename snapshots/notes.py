@@ -28,5 +28,4 @@ def from_plain(values: Iterable[tuple[str, bool]]) -> list[str]:
 
 
 def damage_in(notes: Iterable[str]) -> list[str]:
-    """Return the notes of damage."""
     return [note for note in notes if isinstance(note, Damaged)]

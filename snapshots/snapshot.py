@@ -149,7 +149,6 @@ class Snapshot:
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """Return the layers, the lowest first."""
         return self._layers
 
     @property
@@ -470,7 +469,6 @@ class Snapshot:
             yield self._entry_record(self._layers[number], entry)
 
     def count_texts(self) -> int:
-        """Count the `texts`, from the index only."""
         return sum(1 for _ in _conversions([layer.index for layer in self._layers]))
 
     def text(self, address: str) -> FrozenText | None:
@@ -508,7 +506,6 @@ class Snapshot:
         self.rules = self.rules.with_own(own_text(path), str(path))
 
     def matcher(self) -> Matcher:
-        """Return the matcher of this snapshot, created on first use."""
         if self._matcher is None:
             from stillweb.snapshots.evidence.matcher import Matcher
 
@@ -526,7 +523,6 @@ class Snapshot:
         return Hit(self, matcher.lookup(request, matcher.session(), accept=accept))
 
     def close(self) -> None:
-        """Close all files."""
         for layer in self._layers:
             layer.index.close()
             layer.container.close()
@@ -624,13 +620,11 @@ def _open_layers(
 
 
 def _index_of(index: Index, layer: int) -> Index:
-    """Return an index of the records of one layer."""
     lines = (x for x in index.lines() if layer_of(parse_line(x)[2]["filename"]) == layer)
     return Index(BytesPlace(join_lines(lines)))
 
 
 def _index_as_of(index: Index, at: str) -> Index:
-    """Return an index of what is seen at `at`."""
     lines = [line for line in index.lines() if seen(line.split(b" ", 2)[1].decode(), at)]
     captures = {n: to_capture(*parse_line(x)) for n, x in enumerate(lines) if not x.startswith(b"urn:")}
     kept = {id(capture) for capture in as_of(captures.values(), at)}
@@ -672,7 +666,6 @@ def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) ->
 
 
 def _id_of(layers: list[Layer]) -> str:
-    """Return the id of a container by its layers."""
     known, own = layers[0].known, layers[0].container.own
     if not known.notes and isinstance(own.get("id"), str) and fits(layers[0].container):
         return str(own["id"])

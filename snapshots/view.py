@@ -67,5 +67,4 @@ class View:
 
     @property
     def id(self) -> str:
-        """Return the view's id, see `view_id`."""
         return view_id(self.url, self.steps)

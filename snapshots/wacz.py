@@ -40,8 +40,6 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)  # date of every zip entry: the bytes don't dep
 
 @dataclass(slots=True)
 class SealReport:
-    """The result of sealing a snapshot."""
-
     path: Path
     id: str
     captures: int = 0
@@ -57,7 +55,6 @@ class SealReport:
     rules: Any = None  # those in force, and those refused since they would join different responses
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {**asdict(self), "path": str(self.path)}
 
     def text(self) -> str:

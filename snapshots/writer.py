@@ -355,7 +355,6 @@ class Writer:
 
     @property
     def keep_text(self) -> bool:
-        """Return True if sealing freezes the texts."""
         return bool(self._settings.get("keep_text", True))
 
     def lines(self) -> list[bytes]:

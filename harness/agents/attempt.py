@@ -96,7 +96,6 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """Tokens in and out."""
         return self.input + self.output
 
 

@@ -48,14 +48,12 @@ class Lane:
     forked: list[Lane] = field(default_factory=list)
 
     def fork(self) -> Lane:
-        """Return a new lane started by this one."""
         self.lanes.look()
         lane = Lane(self.lanes, self.lanes.tick())
         self.forked.append(lane)
         return lane
 
     def over(self) -> None:
-        """Mark the lane as ended."""
         if self.end is None:
             self.end = self.lanes.tick()
 
@@ -100,7 +98,6 @@ class Lanes:
             return self._moment
 
     def begin(self, thread: threading.Thread) -> Call:
-        """Begin a call; `thread` is the one that asked for it."""
         lane = self._lane_of(thread)
         if lane is self.root:
             self.look(everyone=True)  # after a call of the root, a thread of a pool counts as a new lane
@@ -113,7 +110,6 @@ class Lanes:
         return call
 
     def end(self, call: Call) -> None:
-        """End a call, whatever its outcome."""
         self._under_way -= 1
 
     def _lane_of(self, thread: threading.Thread) -> Lane:
@@ -351,7 +347,6 @@ def _tool_key(
 
 
 def _texts(value: Any) -> list[str]:
-    """Return all texts in a JSON value."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):

@@ -125,7 +125,6 @@ def words_of(text: str) -> Table:
 
 
 def csv_rows(text: str) -> Table:
-    """Return the rows of a CSV text."""
     return list(csv.reader(io.StringIO(text)))
 
 

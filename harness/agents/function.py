@@ -61,7 +61,6 @@ class FunctionAgent:
         return {"kind": "function", "name": self.name, "files": files}
 
     async def run(self, attempt: Attempt) -> Any:
-        """Return what the function returns."""
         if inspect.iscoroutinefunction(self.function):
             return await self.function(attempt)
         answer = await asyncio.to_thread(self.function, attempt)

@@ -143,7 +143,6 @@ class OpenAIAgent:
         }
 
     def talk(self, attempt: Attempt) -> Talk:
-        """Return a new conversation."""
         return _Chat(self, attempt) if self.api == "chat" else _Responses(self, attempt)
 
     async def run(self, attempt: Attempt) -> str | None:
@@ -272,7 +271,6 @@ class Talk(ABC):
             body["tool_choice"] = "none"
 
     def as_text(self, parts: Sequence[Mapping[str, Any]]) -> str:
-        """Return a tool's result as text."""
         return _text(parts)
 
     @abstractmethod

@@ -28,7 +28,6 @@ class AnthropicAgent(OpenAIAgent):
     name: str = "anthropic"
 
     def talk(self, attempt: Attempt) -> Talk:
-        """Return a new conversation."""
         return _Messages(self, attempt)
 
 
@@ -44,7 +43,6 @@ class GeminiAgent(OpenAIAgent):
     name: str = "gemini"
 
     def talk(self, attempt: Attempt) -> Talk:
-        """Return a new conversation."""
         return _Generate(self, attempt)
 
 

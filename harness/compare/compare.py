@@ -141,7 +141,6 @@ class Comparison:
         return told
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         members = {name: member for name, member in asdict(self).items() if name != "at_worst"}
         return members | {
             "pairs": [asdict(pair) | {"delta": pair.delta} for pair in self.pairs],
@@ -654,7 +653,6 @@ class RunComparison:
         return "\n".join(self.lines())
 
     def lines(self) -> Iterator[str]:
-        """Yield the report, line by line."""
         if self.differs:
             yield f"the runs differ in what they stand on: {', '.join(self.differs)}"
         yield from self.remarks

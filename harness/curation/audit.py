@@ -40,7 +40,6 @@ class AuditFinding:
     message: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return asdict(self)
 
     def __str__(self) -> str:

@@ -49,7 +49,6 @@ class Need:
 
     @property
     def answered(self) -> bool:
-        """Return True if the snapshot has an answer."""
         return self.verdict.partition(":")[0] not in ("miss", "failed")
 
 
@@ -100,7 +99,6 @@ class Coverage:
         return (len(self.needs) - len(self.missing)) / len(self.needs) if self.needs else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {
             "snapshot": self.snapshot,
             "share": self.share,

@@ -59,7 +59,6 @@ class Drift:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {
             "pages": {name: {"tier": tier, "why": why} for name, (tier, why) in self.pages.items()},
             "tasks": {name: {"tier": tier, "why": why} for name, (tier, why) in self.tasks.items()},
@@ -126,7 +125,6 @@ class _Side:
         return None
 
     def why_missing(self, url: str) -> str:
-        """Return why no answer was reached."""
         if (reason := self.failed.get(url)) is not None:
             return f"failed: {reason}"
         found = self.answers.get(url)
@@ -267,5 +265,4 @@ def _plain(text: str) -> str:
 
 
 def _has(text: str, cell: str) -> bool:
-    """Return True if a text holds a cell as whole words."""
     return re.search(rf"(?<!\w){re.escape(cell)}(?!\w)", text) is not None

@@ -87,7 +87,6 @@ _SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Record | Problem]:
-    """Yield every record of a source, or a problem in its place."""
     name = str(source)
     if not name:  # Path("") is the working directory
         raise UsageError("no task set is named")

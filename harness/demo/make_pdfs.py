@@ -72,7 +72,6 @@ REPORTS = (
 
 
 def main() -> None:
-    """Write both files into `pdf/`."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(find_browser()), args=["--no-sandbox"])
         page = browser.new_page()

@@ -108,15 +108,12 @@ class SendingDisplay:
             )
 
     def begin(self, total: int) -> None:
-        """Show the beginning."""
         self._shown.begin(total)
 
     def changed(self, attempt: Attempt) -> None:
-        """Show what an attempt does."""
         self._shown.changed(attempt)
 
     def left(self, attempt: Attempt, seconds: float) -> None:
-        """Show that an attempt is over."""
         self._shown.left(attempt, seconds)
 
     def finished(self, outcome: Outcome) -> None:

@@ -177,7 +177,6 @@ def _is_name(name: str) -> bool:
 
 
 def _written(value: Mapping[str, Any]) -> bytes:
-    """Return the datapackage.json of a publication."""
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
 
 

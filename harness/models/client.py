@@ -140,13 +140,11 @@ class ModelClient:
 
     @staticmethod
     def errors() -> SdkErrors:
-        """Return the SDK's classes of errors."""
         import openai
 
         return openai.APIConnectionError, openai.APIStatusError, openai.OpenAIError
 
     def is_answer(self, asked: bytes, body: bytes) -> bool:
-        """Return True if a body can be read as the answer to a request."""
         try:
             with readable(body):
                 self.read_answer(asked, body)
@@ -185,7 +183,6 @@ class ModelClient:
         self._tape.end(session)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._sdk.close()
 
     async def chat(self, session: str, body: Mapping[str, Any]) -> Reply:

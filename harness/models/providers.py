@@ -31,8 +31,6 @@ def client_of(provider: str, tape: Tape, **options: Any) -> ModelClient:
 
 
 class AnthropicClient(ModelClient):
-    """Client of Anthropic's Messages API."""
-
     def open_sdk(self, key: str, base_url: str, http: httpx.AsyncClient, timeout: float) -> Any:
         """Return the SDK's client over `http`, which makes no tries of its own."""
         sdk = require("anthropic").AsyncAnthropic(
@@ -43,7 +41,6 @@ class AnthropicClient(ModelClient):
 
     @staticmethod
     def errors() -> SdkErrors:
-        """Return the SDK's classes of errors."""
         sdk = require("anthropic")
         return sdk.APIConnectionError, sdk.APIStatusError, sdk.AnthropicError
 
@@ -67,8 +64,6 @@ class AnthropicClient(ModelClient):
 
 
 class GeminiClient(ModelClient):
-    """Client of Gemini's generateContent."""
-
     def open_sdk(self, key: str, base_url: str, http: httpx.AsyncClient, timeout: float) -> Any:
         """Return the SDK's client over `http`, which makes no tries of its own."""
         genai = require("google.genai")
@@ -84,7 +79,6 @@ class GeminiClient(ModelClient):
         _candidate_reply(content_of(read_stream(body)[0]) if streamed else json.loads(body))
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
 
     async def generate(self, session: str, body: Mapping[str, Any]) -> Reply:

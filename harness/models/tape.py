@@ -243,7 +243,6 @@ class Tape:
 
     @property
     def generations(self) -> Mapping[str, int]:
-        """Number of generations of each session."""
         return self._generation
 
     def _key(self, call: Call) -> str:
@@ -551,7 +550,6 @@ def parsed(body: bytes) -> Any:
 
 
 def kept_headers(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the header fields that may be kept on a tape."""
     return tuple((name, value) for name, value in headers if name.lower() in _KEPT)
 
 
@@ -661,7 +659,6 @@ def gather(path: Path) -> int:
 
 
 def _by_session(snapshot: Any) -> dict[str, list[Any]]:
-    """Return the captures of each session in recorded order."""
     found: dict[str, list[Any]] = defaultdict(list)
     for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
         found[capture.session].append(capture)

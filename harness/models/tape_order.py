@@ -32,8 +32,6 @@ class Turn:
 
 
 class Turns:
-    """Turns of one session."""
-
     def __init__(self, turns: Iterable[Turn] = ()) -> None:
         every = sorted(turns, key=lambda turn: turn.begin)
         self._every = every

@@ -184,7 +184,6 @@ class TapeTransport(httpx.AsyncBaseTransport):
         return data
 
     async def aclose(self) -> None:
-        """Close the real transport."""
         await self._inner.aclose()
 
 

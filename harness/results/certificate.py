@@ -232,7 +232,6 @@ class Certified:
 
     @property
     def holds(self) -> bool:
-        """Return True if all hashes are equal."""
         return not self.differences
 
 

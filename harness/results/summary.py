@@ -193,7 +193,6 @@ def _groups(name: str, scorers: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def value_of(metrics: Mapping[str, float | None], scorer: str, name: str) -> float | None:
-    """Return an attempt's value of the metric that a summary calls `name`."""
     return metrics.get(name.removesuffix(f" ({scorer})"))
 
 

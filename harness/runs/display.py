@@ -45,7 +45,6 @@ class Totals:
         self.statuses: Counter[str] = Counter()
 
     def add(self, outcome: Outcome) -> None:
-        """Add the figures of one attempt."""
         self.done += 1
         self.statuses[outcome.status] += 1
         self.tokens += outcome.tokens
@@ -54,7 +53,6 @@ class Totals:
         self.cost = None if self.cost is None or outcome.cost is None else self.cost + outcome.cost
 
     def line(self) -> str:
-        """Return all sums on one line."""
         parts = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
         cost = "cost unknown" if self.cost is None else f"cost {self.cost:.4f}"
         return (

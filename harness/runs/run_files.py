@@ -199,13 +199,10 @@ def trace_name(task_id: str, attempt: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Directory of a run."""
-
     path: Path
 
     @property
     def traces(self) -> Path:
-        """Directory of the traces."""
         return self.path / "traces"
 
     @property
@@ -218,7 +215,6 @@ class RunFiles:
         return self.traces / trace_name(task_id, attempt)
 
     def tape(self, settings: Settings) -> Path:
-        """Return the path of the run's tape, which may not exist yet."""
         return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
 
     def hidden(self, settings: Settings) -> list[str]:
@@ -283,7 +279,6 @@ class RunFiles:
         self.write_manifest(settings, hashes)
 
     def write_manifest(self, settings: Settings, hashes: Mapping[str, Any]) -> None:
-        """Write run.json."""
         manifest = {
             "schema": "stillweb-run",
             "version": VERSION,

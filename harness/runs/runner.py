@@ -51,7 +51,6 @@ class NoTools:
     """Tool session of a run without tools."""
 
     def list(self) -> Sequence[Any]:
-        """Return no tools."""
         return ()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:

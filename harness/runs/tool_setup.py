@@ -14,7 +14,6 @@ Access = tuple[Mapping[str, str], Callable[[], list[dict[str, Any]]]]  # environ
 
 
 def make_toolset(snapshot: Any, settings: Settings) -> Any:
-    """Return the tools of the contracts that the settings name."""
     from stillweb.harness.tools import Toolset
     from stillweb.proxy.replay.faults import Faults
 

@@ -82,7 +82,6 @@ class Score:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Score:
-        """Make a score from its JSON object."""
         aside = value.get("aside", {})
         detail = dict(value.get("detail", {}))
         if "measured" in aside:

@@ -74,7 +74,6 @@ class Evaluator:
         }
 
     def context(self, task: Task, *, judge: Any, page: Page | None) -> Context:
-        """Return the context for the scorer of one task."""
         rubric = self.rubric(task)
         rubrics = {} if rubric is None else {task.base or task.id: rubric, task.id: rubric}
         return Context(
@@ -157,7 +156,6 @@ class _RecordedJudge:
 
 
 def _of_judge(event: Event) -> bool:
-    """Return True for a judge's answer, and for the note that it failed."""
     return event.get("purpose") == "judge" or (event["event"] == "evidence" and event["kind"] == "judge")
 
 

@@ -45,7 +45,6 @@ class TableScore:
     pairs: tuple[int | None, ...]
 
     def metrics(self) -> dict[str, float | None]:
-        """Return the metrics as floats."""
         return {
             "em": float(self.em),
             "item_f1": float(self.item_f1),
@@ -184,7 +183,6 @@ TABLE_METRICS = (*_NAMES, *(f"raw_{name}" for name in _NAMES), *(f"forgiven_{nam
 
 
 def rubric_of(task: Task, context: Context) -> Rubric:
-    """Return the side-car of a task."""
     for name in (task.id, task.base):
         if name is not None and name in context.rubrics:
             return as_rubric(context.rubrics[name])

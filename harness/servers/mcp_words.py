@@ -17,7 +17,6 @@ def listed(toolset: Toolset) -> list[dict[str, Any]]:
 
 
 def contract_of(toolset: Toolset, tool: str) -> Contract | None:
-    """Return the contract of a tool, or None."""
     names = {spec.name: spec.contract for spec in toolset.specs}
     return next((c for c in toolset.contracts if c.name == names.get(tool)), None)
 
@@ -33,7 +32,6 @@ def identity(toolset: Toolset) -> tuple[str, str, str | None]:
 
 
 def call_result(result: ToolResult) -> dict[str, Any]:
-    """Return the JSON result of a `tools/call`."""
     value: dict[str, Any] = {"content": result.content, "isError": result.is_error}
     if result.meta:
         value["_meta"] = {META: result.meta}

@@ -47,7 +47,6 @@ class Refusal(Exception):
         self.code, self.data = code, data
 
     def reply(self, request_id: Any) -> dict[str, Any]:
-        """Return the error response to a request."""
         error: dict[str, Any] = {"code": self.code, "message": str(self)}
         if self.data is not None:
             error["data"] = self.data
@@ -168,7 +167,6 @@ class Stateless:
         return self._sessions[key]
 
     async def close(self) -> None:
-        """End all sessions."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()

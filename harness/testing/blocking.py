@@ -89,7 +89,6 @@ class Blocked:
         return "loopback" in self.allowed and is_loopback(host)
 
     def permits_name(self, name: str) -> bool:
-        """Return True if this name may be looked up."""
         return name.lower() in {allowed.rpartition(":")[0] or allowed for allowed in self.allowed}
 
     def found(self, name: str, addresses: Iterable[str]) -> None:
@@ -102,7 +101,6 @@ class Blocked:
                 self._found |= {f"{address}:{port}" for address in addresses}
 
     def tried(self, what: str) -> None:
-        """Record an attempt."""
         if os.getpid() == self._process:
             self._attempts.append(what)
         else:

@@ -97,7 +97,6 @@ class Case:
 
     @property
     def ledger(self) -> Any:
-        """The test's ledger."""
         if self._ledger is None:
             from stillweb.proxy.replay.ledger import Ledger
 
@@ -194,7 +193,6 @@ class Case:
         }
 
     def answer(self, request: Request) -> Reply:
-        """Return the answer to a request, made in this process."""
         if self._answer is None:
             from stillweb.harness.testing.transports import in_process
 
@@ -371,7 +369,6 @@ class _Watched:
         return result
 
     async def close(self) -> None:
-        """End the session."""
         await self._session.close()
 
 

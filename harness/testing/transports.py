@@ -83,7 +83,6 @@ def in_process(
 
 
 def body_of(reply: Reply) -> bytes:
-    """Return the whole body of a reply."""
     return reply.body if reply.pieces is None else b"".join(reply.pieces())
 
 
@@ -93,7 +92,6 @@ def _leaves(held: Held, patience: Any) -> bool:
 
 
 def _reason(reply: Reply) -> bytes:
-    """Return the reason phrase of the status line."""
     return reply.wire_head.partition(b"\r\n")[0].split(b" ", 2)[2].strip()
 
 
@@ -146,7 +144,6 @@ class _Read:
             self.msg[name] = value
 
     def isclosed(self) -> bool:
-        """Return True: there is no connection."""
         return True
 
     def close(self) -> None:
@@ -160,8 +157,6 @@ def requests_adapter(answer: Answer) -> Any:
     from urllib3 import HTTPHeaderDict, HTTPResponse
 
     class SnapshotAdapter(HTTPAdapter):
-        """Adapter that answers from the snapshot."""
-
         def send(
             self, request: Any, stream: bool = False, timeout: Any = None, *_: Any, **__: Any
         ) -> requests.Response:

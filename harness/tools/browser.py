@@ -261,7 +261,6 @@ class BrowserTool:
         raise NotImplementedError(name)
 
     async def close(self) -> None:
-        """Close the gateway and the browser that this tool started."""
         await asyncio.to_thread(self._own.close)
 
 

@@ -109,7 +109,6 @@ async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 
 
 async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """Type text into an element: `browser_type`."""
     locator, code = await session.locate(given["target"], given.get("element"))
     text = given["text"]
     if given.get("slowly"):
@@ -141,7 +140,6 @@ async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> N
 
 
 async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """Select options of a list: `browser_select_option`."""
     locator, code = await session.locate(given["target"], given.get("element"))
     values = given["values"]
     shown = quoted(values[0]) if len(values) == 1 else f"[{', '.join(map(quoted, values))}]"
@@ -317,7 +315,6 @@ async def network_request(session: Browsing, given: dict[str, Any], reply: Reply
 
 
 async def console_messages(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """List the console's messages: `browser_console_messages`."""
     reply.result(session.tab.console(given.get("level", "info"), bool(given.get("all"))))
 
 
@@ -381,7 +378,6 @@ async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None
 
 
 async def close(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
-    """Close the browser context: `browser_close`."""
     await session._close()
     reply.closed = True
     reply.result(said("no_tabs"))

@@ -94,7 +94,6 @@ class Browsing:
             await self._tab_ready()
 
     async def close(self) -> None:
-        """Close the context with all its tabs."""
         await self.shared.run(self._close())
 
     async def _close(self) -> None:
@@ -153,12 +152,10 @@ class Browsing:
 
     @property
     def tab(self) -> Tab:
-        """The current tab."""
         return self.tabs[self.current]
 
     @property
     def page(self) -> Page:
-        """The current tab's page."""
         return self.tab.page
 
     async def _tab_ready(self) -> None:

@@ -40,7 +40,6 @@ class Message:
 
     @property
     def level(self) -> str:
-        """Severity of the message, one of LEVELS."""
         if self.kind in ("error", "assert", "pageerror"):
             return "error"
         return self.kind if self.kind in ("warning", "debug") else "info"
@@ -65,7 +64,6 @@ class Console:
         self._keep(message)
 
     def extend(self, later: Console) -> None:
-        """Add the messages of a later console."""
         self.levels += later.levels
         for message in later.kept:
             self._keep(message)
@@ -160,7 +158,6 @@ class Tab:
 
     @property
     def url(self) -> str:
-        """The URL in the address bar."""
         return self.page.url
 
     async def title(self) -> str:
@@ -190,7 +187,6 @@ class Tab:
         return lines
 
     def console(self, level: str, everything: bool) -> str:
-        """Return the result of `browser_console_messages`."""
         errors, warnings = self.counts()
         shown, total = Console(), self.messages.levels.total()
         for console in (self.older, self.messages) if everything else (self.messages,):

@@ -47,7 +47,6 @@ class Sections:
     events: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return the sections as Markdown."""
         parts: list[str] = []
         for title, lines, fence in (
             ("Error", self.errors, ""),

@@ -50,7 +50,6 @@ class ToolResult:
 
 
 def said(text: str, *, error: bool = False, **meta: Any) -> ToolResult:
-    """Return a result with one text part."""
     return ToolResult([{"type": "text", "text": text}], error, meta)
 
 
@@ -76,7 +75,6 @@ class Contract:
         ]
 
     def say(self, key: str, /, **values: object) -> str:
-        """Return a string of the contract with its values filled in."""
         return self.strings[key].format(**values)
 
 
@@ -162,5 +160,4 @@ class Checker:
 
 @functools.cache
 def checker(contract: str, tool: str) -> Checker:
-    """Return the checker of a tool's arguments."""
     return Checker(next(t["inputSchema"] for t in load(contract).raw_tools if t["name"] == tool))

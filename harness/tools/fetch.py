@@ -47,8 +47,6 @@ def _model(strict: str | None) -> Any:
 
 
 class FetchTool:
-    """Tool of the contracts `mcp-fetch`."""
-
     def __init__(self, contract: Contract | None = None) -> None:
         self.contract = contract or load(CONTRACT)
         self._strict: str | None = self.contract.more.get("arguments", {}).get("model")

@@ -49,7 +49,6 @@ class LiveStore(Store):
         self._answers: dict[tuple[str, int], Response] = {}
 
     def session(self, name: str, *, faults: bool = True) -> Visit:
-        """Return a client of the recorder with this session name."""
         return LiveVisit(self, name)
 
     def keep(self, capture: Capture, response: Response) -> None:
@@ -60,7 +59,6 @@ class LiveStore(Store):
                 self._answers.pop(next(iter(self._answers)))
 
     def answer(self, capture: Capture) -> Response:
-        """Return the answer of a capture that was just made."""
         return self._answers[capture.place]
 
     def text_of(self, capture: Capture) -> FrozenText | None:
@@ -145,12 +143,10 @@ class LiveVisit(Visit):
         return Found(request.url, "exact", capture, [capture])
 
     def read(self, found: Found) -> Response:
-        """Return the answer that was just recorded."""
         assert found.capture is not None
         return self._live.answer(found.capture)
 
     def close(self) -> None:
-        """Close the client's connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -174,7 +170,6 @@ class RecordingSession(ToolSession):
             return await asyncio.to_thread(work, self.visit)
 
     async def close(self) -> None:
-        """Close the session and its connections."""
         await super().close()
         if isinstance(self.visit, LiveVisit):
             await asyncio.to_thread(self.visit.close)

@@ -225,7 +225,6 @@ def whole(value: Any, default: int) -> int:
 
 
 def parse_object(body: bytes) -> dict[str, Any] | None:
-    """Parse a JSON object; return None for any other body."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -299,7 +298,6 @@ def json_bytes(value: Any) -> bytes:
 
 
 def json_response(value: Any, status: int = 200, reason: str = "OK") -> Response:
-    """Return a response with a JSON body."""
     body = json_bytes(value)
     fields = (("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body))))
     return Response(status, reason, fields, body)

@@ -57,8 +57,6 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Handler of one service's host."""
-
     visits: _Visits
     answer: Callable[[Request, Visit], Response]
 
@@ -74,7 +72,6 @@ class _Host:
             return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
 
     def reset(self, session: str) -> None:
-        """Forget a session's state at all services."""
         self.visits.forget(session)
 
 

@@ -157,7 +157,6 @@ class Store:
         return self.frozen_of(capture) or extract(capture, self.snapshot.read_start(capture, READ + 1))
 
     def text_at(self, address: str) -> FrozenText | None:
-        """Return the frozen text with this address, or None."""
         return self._kept((address, ""), lambda: self.snapshot.text(address))
 
     def _kept(self, key: tuple[str, str], make: Callable[[], FrozenText | None]) -> FrozenText | None:
@@ -333,7 +332,6 @@ class Visit:
         return self.look(Request("GET", url, headers))
 
     def read(self, found: Found) -> Response:
-        """Return the answer of the capture found."""
         assert found.capture is not None
         if found.made is not None:
             return found.made

@@ -160,7 +160,6 @@ class Toolset:
                 self.specs.append(spec)
 
     def tool(self, name: str) -> Tool | None:
-        """Return the tool with this name, or None."""
         return self._tools.get(name)
 
     def instead(self) -> Tool | None:

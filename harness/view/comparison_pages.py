@@ -55,8 +55,6 @@ class Line:
 
 
 class ComparisonPages:
-    """Pages of a library on differences."""
-
     def __init__(self, library: Library) -> None:
         self._library = library
 

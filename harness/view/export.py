@@ -54,8 +54,6 @@ class _Queue(Linker):
 
 
 class _Folder(_Queue):
-    """Spelling of addresses in a folder of files."""
-
     def __init__(self) -> None:
         super().__init__()
         self.policy = FILES_POLICY

@@ -143,11 +143,9 @@ class FrozenPages:
         self.token = secrets.token_urlsafe(16)
 
     def view_address(self, snapshot: str, view: str) -> str:
-        """Return the address of a view's frozen page."""
         return f"{self._origin}/{self.token}/{quote(snapshot, safe='')}/view/{view}"
 
     def capture_address(self, snapshot: str, file: str, offset: int) -> str:
-        """Return the address of a capture's body as a frozen page."""
         return (
             f"{self._origin}/{self.token}/{quote(snapshot, safe='')}/capture/{offset}/{quote(file, safe='')}"
         )
@@ -169,7 +167,6 @@ class FrozenPages:
         }
 
     def answer(self, request: Request) -> Response:
-        """Answer a request of a frame."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
         parts = [unquote(part) for part in raw.decode("latin-1").partition("?")[0].strip("/").split("/")]
         try:

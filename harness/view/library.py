@@ -140,12 +140,10 @@ class Library:
             self._of_run[name] = self._snapshot_of(table)
 
     def close(self) -> None:
-        """Close the snapshots."""
         self._pool.shutdown(cancel_futures=True)
         self.shelf.close()
 
     def snapshot_of(self, run: str) -> str:
-        """Return the name of a run's snapshot; "" if it has none."""
         return self._of_run[run]
 
     def frame_of_view(self, snapshot: str, view: str) -> str:
@@ -184,7 +182,6 @@ class Library:
         return self.shelf.put(paths, settings.at) if paths else ""
 
     def render(self, template: str, title: str, **names: Any) -> Page:
-        """Return a page from a template."""
         text = self._environment.get_template(template).render(site=self, title=short(title), **names)
         return Page(_UNSEEN.sub(_seen, text).encode("utf-8", "replace"))
 

@@ -24,8 +24,6 @@ MARKED = 60  # most characters of a value that is marked in a step's result
 
 
 class RunPages:
-    """Pages of a site on its runs."""
-
     def __init__(self, site: Library) -> None:
         self._site = site
 

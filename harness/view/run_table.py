@@ -106,7 +106,6 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Return True if the attempt has a score."""
         return self.status not in (UNFINISHED, DAMAGED)
 
     @property
@@ -323,7 +322,6 @@ class Sums:
 
 
 def sums_of(rows: Sequence[Row], metric: str) -> Sums:
-    """Return the sums over rows."""
     done = [row for row in rows if row.finished]
     values = [value for row in done if (value := _value(row, metric)) is not None]
     costs = [row.cost for row in rows]
@@ -493,7 +491,6 @@ class RunTable:
         self.version += 1
 
     def find(self, name: str) -> Row | None:
-        """Return the row whose trace has this name, or None."""
         return self._once("names", lambda: {row.name: row for row in self.rows}).get(name)
 
     @property
@@ -502,7 +499,6 @@ class RunTable:
         return self._once("metrics", lambda: list(dict.fromkeys(n for row in self.rows for n in row.metrics)))
 
     def sums(self, metric: str) -> Sums:
-        """Return the sums over all attempts."""
         return self._once(("sums", metric), lambda: sums_of(self.rows, metric))
 
     def select(self, show: str = "", text: str = "", sort: str = "", metric: str = "") -> list[Row]:

@@ -45,7 +45,6 @@ class Site(Library):
             return self._failed(UNREADABLE, error)
 
     def replay(self, snapshot: str, view: str) -> Page:
-        """Replay a view in a browser, and return the page on it."""
         try:
             return self._snapshot_pages.replay(snapshot, view)
         except (StillwebError, OSError) as error:
@@ -85,7 +84,6 @@ class Site(Library):
 
     @cached_property
     def run_pages(self) -> RunPages:
-        """Return the pages on runs."""
         from stillweb.harness.view.run_pages import RunPages
 
         return RunPages(self)

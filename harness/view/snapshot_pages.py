@@ -36,8 +36,6 @@ _PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"
 
 
 class SnapshotPages:
-    """Pages of a site on its snapshots."""
-
     def __init__(self, site: Library) -> None:
         self._site, self._shelf = site, site.shelf
         self._indexes: dict[str, Any] = {}

@@ -80,7 +80,6 @@ class SnapshotPool:
         return name
 
     def paths(self, name: str) -> tuple[str, ...]:
-        """Return the paths of a snapshot's layers."""
         return self._paths[name]
 
     def get(self, name: str) -> Snapshot | None:
@@ -136,7 +135,6 @@ class SnapshotPool:
         return [_listed(capture) for capture in islice(snapshot.captures(), count)] if snapshot else []
 
     def listed(self, name: str, url: str) -> list[Listed]:
-        """Return the captures of a URL."""
         return [_listed(capture) for capture in self._captures_of(name, url)]
 
     def _captures_of(self, name: str, url: str) -> list[Capture]:
@@ -197,7 +195,6 @@ class SnapshotPool:
             return {"paths": self._paths[name], "views": 0, "why": str(error)}
 
     def close(self) -> None:
-        """Close the snapshots."""
         with self._lock:
             for snapshot in self._open.values():
                 snapshot.close()

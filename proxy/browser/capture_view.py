@@ -92,7 +92,6 @@ class Recording:
         return sight
 
     def address(self, url: str, steps: Sequence[Step]) -> str:
-        """Return the address of a view, whose URL and steps name no secret."""
         return view_address(self.veil.text(url), self.veil.json(list(steps)))
 
     async def new_captures(self) -> list[Capture]:
@@ -183,7 +182,6 @@ class Visitor:
         return lent(self._host, self.recorder.ca_path, self._launch)
 
     def new_session(self) -> str:
-        """Return a session name that this visitor has not used yet."""
         self._sessions += 1
         return f"{self._prefix}-{self._sessions}"
 

@@ -152,7 +152,6 @@ async def _seen(found: Locator) -> range | list[int]:
 
 
 def named(given: dict[str, Any]) -> str:
-    """Return the target in words."""
     way = next((way for way in TARGETS if way in given), None)
     if way is None:
         return "the page"

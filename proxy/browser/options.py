@@ -215,7 +215,6 @@ def _user_agent(text: str, where: str) -> str:
 
 
 def _is_value(value: Any) -> bool:
-    """Return True for a text or number that a header's value may be."""
     return (
         isinstance(value, str | int | float)
         and not isinstance(value, bool)
@@ -251,7 +250,6 @@ _READ = {
 
 
 def _device(name: str, where: str) -> dict[str, Any]:
-    """Return the settings of one of Playwright's devices."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -269,8 +267,6 @@ def _device(name: str, where: str) -> dict[str, Any]:
 
 
 class _Cookie(TypedDict):
-    """A cookie of a storage state."""
-
     name: str
     value: str
     domain: str
@@ -282,15 +278,11 @@ class _Cookie(TypedDict):
 
 
 class _Item(TypedDict):
-    """A member of local storage."""
-
     name: str
     value: str
 
 
 class _Origin(TypedDict):
-    """The local storage of an origin."""
-
     origin: Annotated[str, msgspec.Meta(pattern="^https?://[^/]+$")]
     localStorage: list[_Item]
 

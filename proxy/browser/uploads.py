@@ -143,7 +143,6 @@ def named_in(steps: Iterable[Step]) -> dict[str, File]:
 
 
 def files_of(given: dict[str, Any]) -> list[File]:
-    """Return the files that a step's arguments give."""
     return given["file"] if isinstance(given["file"], list) else [given["file"]]
 
 

@@ -32,8 +32,6 @@ def _words(*lists: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Harm:
-    """The compiled lists of harm.toml."""
-
     names: re.Pattern[str]
     links: re.Pattern[str]
     paths: re.Pattern[str]

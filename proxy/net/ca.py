@@ -125,7 +125,6 @@ class Authority:
 
     @property
     def certificate_pem(self) -> bytes:
-        """Return the authority's certificate as PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def context_for(self, host: str, alpn: tuple[str, ...] = ("http/1.1",)) -> ssl.SSLContext:

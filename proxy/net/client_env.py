@@ -39,17 +39,14 @@ JAVA_PASSWORD = "changeit"  # Java's default password; the store holds no secret
 
 
 def wget_settings(pem: Path) -> Path:
-    """Return the path of the wgetrc."""
     return pem.with_suffix(".wgetrc")
 
 
 def php_settings(pem: Path) -> Path:
-    """Return the directory with the php.ini."""
     return pem.with_suffix(".php")
 
 
 def java_store(pem: Path) -> Path:
-    """Return the path of the Java trust store."""
     return pem.with_suffix(".jks")
 
 
@@ -84,7 +81,6 @@ VARIABLE = "JAVA_TOOL_OPTIONS"
 
 
 def java_proxy(proxy_url: str) -> dict[str, str]:
-    """Return the properties of a proxy."""
     at = urlsplit(proxy_url)
     return {
         f"{scheme}.proxy{part}": str(value)
@@ -102,7 +98,6 @@ def java_past(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def java_trust(store: Path) -> dict[str, str]:
-    """Return the properties of a trust store."""
     return {
         "javax.net.ssl.trustStore": str(store),
         "javax.net.ssl.trustStoreType": "JKS",

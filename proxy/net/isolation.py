@@ -66,11 +66,9 @@ class Canary:
     isolated: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object for the ledger."""
         return {"kind": "canary", **asdict(self)}
 
     def line(self) -> str:
-        """Return one line for people."""
         if self.escaped:
             places = ", ".join(place for place, error in self.attempts if not error)
             return f"canary: OUTSIDE REACHED ({places})"

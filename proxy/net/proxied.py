@@ -35,12 +35,10 @@ class Proxied:
 
     @property
     def port(self) -> int:
-        """Return the port that is listened on."""
         return self._port
 
     @property
     def place(self) -> tuple[str, int]:
-        """Return address and port."""
         return self._host, self._port
 
     @property

@@ -109,7 +109,6 @@ class RecordingAddon:
         return len(self._drafts)
 
     def session_of(self, client: str) -> str:
-        """Return the session of a client's connection, by its id."""
         return self._names.get(client, self.nameless)
 
     # Connections

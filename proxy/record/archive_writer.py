@@ -243,7 +243,6 @@ class Draft:
             self.extra["WARC-Truncated"] = "disconnect"
 
     def discard(self) -> None:
-        """Free both bodies."""
         for spool in (self.request_spool, self.response_spool):
             if spool is not None:
                 spool.discard()
@@ -296,7 +295,6 @@ class ArchiveWriter:
         return self._put - self._done
 
     def session(self, name: str) -> SessionLog:
-        """Return the log of a session, made on first use."""
         return self.sessions.setdefault(name, SessionLog())
 
     def put(self, item: Draft | Callable[[], None]) -> None:

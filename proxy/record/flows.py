@@ -67,7 +67,6 @@ def site_of(request: http.Request, *, tunnelled: bool = False) -> str:
 
 
 def path_of(request: http.Request) -> str:
-    """Return the path and query of a request."""
     path = target_text(request.data.path)
     return path if path.startswith("/") else f"/{path}"
 
@@ -176,7 +175,6 @@ class FailureLog:
         self._redactor = redactor
 
     def add(self, url: str, reason: str) -> Entry:
-        """Record a failure and return its log entry."""
         # a reason may quote addresses, and people keep logs
         entry = public(url, self._redactor), public(reason, self._redactor)
         (self.errands if errand(url) else self.failures).append(entry)
@@ -187,7 +185,6 @@ class FailureLog:
         self.given_up.append(public(url, self._redactor))
 
     def settle(self, entry: Entry) -> None:
-        """Withdraw a failure."""
         # by the entry and not by its URL, which may hold a secret that was learned since
         (self.failures if entry in self.failures else self.errands).remove(entry)
 
@@ -242,7 +239,6 @@ class TlsFailures:
         self._left: set[str] = set()  # connections whose clients were shown no certificate
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
-        """Keep what a client offers."""
         self._hellos[data.context.client.id] = data.client_hello
 
     def tls_failed_server(self, data: tls.TlsData) -> None:
@@ -274,7 +270,6 @@ class TlsFailures:
                 self._settled(told)
 
     def client_disconnected(self, client: Client) -> None:
-        """Forget a connection."""
         self._hellos.pop(client.id, None)
         self._left.discard(client.id)
 

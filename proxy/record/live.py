@@ -51,7 +51,6 @@ class LiveRequests:
         self._stack.close()
 
     def submit(self, request: Request, session: str) -> Future[Reply]:
-        """Ask for a session on a thread."""
         return self._pool.submit(self.ask, request, session)
 
     def ask(self, request: Request, session: str) -> Reply:

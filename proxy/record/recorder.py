@@ -80,7 +80,6 @@ class RecorderStats:
     sockets: int  # web sockets of which all was written
 
     def line(self) -> str:
-        """Return the counts as a status line."""
         size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
         sockets = [counted(self.sockets, "web socket")] if self.sockets else []
         parts = [
@@ -268,7 +267,6 @@ class Recorder(Proxied):
 
     @property
     def stats(self) -> RecorderStats:
-        """Counts as of now."""
         return RecorderStats(
             requests=self._addon.requests,
             under_way=self._addon.under_way,

@@ -523,7 +523,6 @@ class Arrivals(Channel):
             self._transport.close()
 
     def _refuse(self, bad: BadRequest, message: Message | None) -> None:
-        """Answer a malformed request and close the connection."""
         raise NotImplementedError
 
 
@@ -713,7 +712,6 @@ class Connection(Arrivals):
             self._tunnel(line)
 
     def _tunnel(self, line: Line) -> None:
-        """Open the tunnel."""
         if self._transport is None:  # the client has left: it said no more
             self._closing = True
             return
@@ -728,7 +726,6 @@ class Connection(Arrivals):
             asyncio.get_running_loop().call_soon(self._prepare)
 
     async def _after(self, delay: float, act: Callable[[], None]) -> None:
-        """Act after a fault's delay in seconds."""
         self._holding = True
         await asyncio.sleep(delay)
         self._holding = False

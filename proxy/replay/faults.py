@@ -107,7 +107,6 @@ class Met:
 
     @property
     def verdict(self) -> str:
-        """The verdict of an answer that the fault changed."""
         return f"fault:{self.fault.id}"
 
     def members(self) -> dict[str, Any]:
@@ -130,8 +129,6 @@ class Met:
 
 
 class FaultSession:
-    """The faults of one session, with its counts."""
-
     def __init__(self, faults: Faults, name: str) -> None:
         self._seed = faults.seed
         self._name = name
@@ -139,7 +136,6 @@ class FaultSession:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def meet(self, request: Request) -> Met | None:
-        """Count the request and return the first fault that it meets."""
         met: Met | None = None
         same = ""
         for fault in self._faults:
@@ -191,7 +187,6 @@ class Faults:
             raise UsageError(f"{where}: faults: the id {twice[0]!r} stands twice. Give each fault its own")
 
     def session(self, name: str) -> FaultSession:
-        """Return the faults of a session, counted from its start."""
         return FaultSession(self, name)
 
 

@@ -119,7 +119,6 @@ class Parser:
 
     @property
     def buffered(self) -> int:
-        """The number of buffered bytes."""
         return len(self._buffer) + len(self._gathered)
 
     def take(self) -> bytes:
@@ -144,7 +143,6 @@ class Parser:
         return self._message is None
 
     def feed(self, data: bytes) -> None:
-        """Add bytes from the client."""
         if self._gathered:
             self._gathered += data
         else:
@@ -336,7 +334,6 @@ def head(status: int, reason: str, headers: Headers) -> bytes:
 
 
 def field_lines(fields: Headers) -> bytes:
-    """Return header fields as lines."""
     return b"".join(field_bytes(f"{name}: {value}") + b"\r\n" for name, value in fields)
 
 

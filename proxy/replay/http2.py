@@ -66,8 +66,6 @@ class Wire(Protocol):
 
 
 class _Incoming:
-    """A request that is still arriving."""
-
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self.fields = fields
         self.body = bytearray()  # empty frames without an end take no memory

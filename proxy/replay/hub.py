@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 class Open(Protocol):
-    """A connection that the hub can end."""
-
     def abort(self) -> None: ...
     def overdue(self, now: float, /) -> None: ...
 
@@ -144,7 +142,6 @@ class Hub:
         return self.answerer.virtual(request, line, made, met)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
-        """Run a function on a thread of the pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def next_piece(self, pieces: Iterator[bytes]) -> bytes | None:
@@ -157,7 +154,6 @@ class Hub:
         self.answerer.fail(f"{type(error).__name__}: {error}")
 
     def stats(self) -> GatewayStats:
-        """Return the counts so far."""
         answerer = self.answerer
         return GatewayStats(
             answerer.requests,
@@ -172,7 +168,6 @@ class Hub:
         )
 
     def status(self) -> dict[str, Any]:
-        """Return the data of the status page."""
         stats, error = self.stats(), self.ledger.error
         return {
             "replaying": True,

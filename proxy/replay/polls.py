@@ -104,8 +104,6 @@ class Poll(NamedTuple):
 
 
 class Polls:
-    """The long polls of a snapshot."""
-
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
         self._polls = Cache[tuple[str, str], dict[Name, list[Poll]]]()
@@ -156,7 +154,6 @@ class Polls:
         return True
 
     def on(self, method: str, url: str) -> dict[Name, list[Poll]]:
-        """Return the polls of a path."""
         path = method, group_prefix(url)
         found = self._polls.get(path)
         if found is None:

@@ -522,7 +522,6 @@ class Kept:
             self.memos = {base: known for base, known in self.memos.items() if known or not base}
 
     def forget_memos(self) -> None:
-        """Forget all settled requests."""
         for known in self.memos.values():  # connections hold on to these dictionaries
             for memo in known.values():
                 if memo.line is not None:

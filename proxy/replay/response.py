@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def content_range(span: Span, size: int) -> str:
-    """Return the Content-Range value of a part."""
     return f"bytes {span[0]}-{span[1] - 1}/{size}"
 
 
@@ -261,7 +260,6 @@ class Answer:
 
 
 def join(parts: Iterable[bytes | Span], body: bytes) -> bytes:
-    """Return the bytes of an answer's parts."""
     return b"".join(part if isinstance(part, bytes) else body[part[0] : part[1]] for part in parts)
 
 

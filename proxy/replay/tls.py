@@ -87,7 +87,6 @@ class ServerTls:
         return plain
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the bytes to send for `data`."""
         self._write(data)
         return self._leaving()
 
@@ -96,7 +95,6 @@ class ServerTls:
         return self._out.read() if self._out.pending else b""
 
     def close(self) -> bytes:
-        """Return the closing alert."""
         if self.ready:
             with contextlib.suppress(ssl.SSLError, OSError):  # unwrap awaits the client's alert; ours is out
                 self.ssl.unwrap()

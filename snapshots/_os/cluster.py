@@ -37,7 +37,6 @@ def connected(ray: Any) -> Iterator[None]:
 
 
 def cores(ray: Any) -> int:
-    """Return the number of cores of the connected cluster."""
     return int(ray.cluster_resources().get("CPU", 0)) or 1
 
 

@@ -63,8 +63,6 @@ def _spawned(
 
 
 class _Child:
-    """A forked worker and its current job."""
-
     def __init__(
         self, function: Callable[[bytes], bytes], jobs: Sequence[bytes], others: list[_Child]
     ) -> None:
@@ -85,7 +83,6 @@ class _Child:
         self.told: BinaryIO = os.fdopen(self._answers, "rb")
 
     def begin(self, job: int) -> None:
-        """Start a job."""
         self.job = job
         with contextlib.suppress(BrokenPipeError):  # `take` reports the death of the worker
             os.write(self.ask, _NUMBER.pack(job))

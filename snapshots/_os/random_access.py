@@ -59,7 +59,6 @@ class FilePlace:
         self.name = name or str(path)
 
     def fileno(self) -> int:
-        """Return the file descriptor, for mmap."""
         return self._fd
 
     def read(self, offset: int, length: int) -> bytes:
@@ -91,8 +90,6 @@ class FilePlace:
 
 
 class BytesPlace:
-    """Bytes in memory."""
-
     def __init__(self, data: bytes, name: str = "memory") -> None:
         self._data = data
         self.size = len(data)

@@ -37,7 +37,6 @@ class Failed(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The failure in words."""
         told = f"{self.failure.reason}: {self.failure.told}"
         if waited := self.failure.waited:
             told += f", after {counted(waited, 'second')}"

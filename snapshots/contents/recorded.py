@@ -86,7 +86,6 @@ class Recorded:
             self._events[capture.session] = last
 
     def add(self, capture: Capture, identity: str, request: Request) -> None:
-        """Add a capture just recorded, the answer to `request`."""
         self._read()
         with self._lock:
             self._take(capture, identity)
@@ -109,7 +108,6 @@ class Recorded:
             return self._events.get(session, 0)
 
     def __len__(self) -> int:
-        """Return the number of captures."""
         return len(self._captures) + len(self._unread)
 
     def now(self) -> Now:
@@ -153,7 +151,6 @@ class RecordedOnDisk(Recorded):
         self._numbers: dict[bytes, int] = {}  # number of the first capture of each payload, by digest
 
     def load(self, captures: Lines, others: Iterable[bytes]) -> None:
-        """Load the lines of an earlier recording."""
         self.others += others
         for line in captures:
             capture = capture_of(line)

@@ -41,7 +41,6 @@ class Packed:
     original: Original | None
 
     def capture(self, place: tuple[str, int, int], question_at: int) -> Capture:
-        """Return the capture for records at these places."""
         exchange, request = self.exchange, self.exchange.request
         media = next((v for n, v in exchange.headers if n.lower() == "content-type"), "")
         return Capture(
@@ -255,7 +254,6 @@ def measure(body: bytes | BinaryIO) -> tuple[int, str]:
 
 
 def block_digest(head: bytes, body: bytes | BinaryIO) -> str:
-    """Return the digest of an HTTP head followed by its body."""
     value = hashlib.sha256(head)
     for piece in pieces(body):
         value.update(piece)

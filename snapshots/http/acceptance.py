@@ -93,7 +93,6 @@ def first_kind(accept: str) -> str:
 
 
 def usual(media: str) -> str:
-    """Return a media type by its usual name."""
     return "application/json" if media in ("text/json", "application/x-json") else media
 
 

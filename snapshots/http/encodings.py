@@ -137,7 +137,6 @@ def encode(body: bytes, encoding: str | None) -> bytes:
 
 
 def encode_pieces(pieces: Iterable[bytes], encoding: str | None) -> Iterator[bytes]:
-    """Encode like `encode`, piece by piece."""
     stream: Iterator[bytes] = iter(pieces)
     for name in codings(encoding):
         stream = _pack(stream, name)

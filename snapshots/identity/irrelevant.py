@@ -20,8 +20,6 @@ _IN_JSON = re.compile(rb'\s*\{\s*"resource(?:Spans|Metrics|Logs)"\s*:')
 
 
 class _Lists:
-    """The lists of `irrelevant.toml`."""
-
     def __init__(self) -> None:
         data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("irrelevant.toml").read_text("utf-8"))
         self.errands = _by_host(data["errands"])

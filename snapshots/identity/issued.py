@@ -112,7 +112,6 @@ def forms_of(value: str) -> set[str]:
 
 
 def shown_in(value: str, text: str) -> bool:
-    """Return True if a text shows a value."""
     return any(form in text for form in forms_of(value))
 
 

@@ -112,7 +112,6 @@ def overridden(request: Request) -> bool:
 
 
 def opens_socket(request: Request) -> bool:
-    """Return True if a request is a WebSocket handshake."""
     return any(n in UPGRADE and v.strip().lower() == WEBSOCKET for n, v in request.headers)
 
 
@@ -164,7 +163,6 @@ def mix(*parts: object) -> int:
 
 
 def digest(parsed: Parsed) -> str:
-    """Return the canonical key of a parsed request."""
     return parsed.derived("digest", _digest)
 
 
@@ -244,7 +242,6 @@ def url_key(url: str) -> Key:
 
 
 def parsed_key(request: Request) -> Key:
-    """Parse a request and return its key."""
     parsed = parse(request)
     url = parsed.url if parsed.query is None else f"{parsed.url}?{'&'.join(sorted(parsed.query))}"
     urlkey = request_urlkey(parsed.method, url, parsed.body, unpacked_body(request))

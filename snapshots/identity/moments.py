@@ -59,7 +59,6 @@ def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
 
 
 def tells_moment(text: str) -> bool:
-    """Return True if a text names a moment."""
     return next(_stamps(text), None) is not None
 
 

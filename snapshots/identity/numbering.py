@@ -36,7 +36,6 @@ _DIGEST = re.compile(
 
 
 def ids_in(said: Said) -> list[str]:
-    """Return the ids in a message, in order."""
     return [match[0] for match in matches(DRAWN, _text(said), REACH)]
 
 

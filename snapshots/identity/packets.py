@@ -89,7 +89,6 @@ class Numbered(NamedTuple):
         return self.start[: self.types] + b"\0" + self.start[self.types :] + b"\0\0" + self.rest
 
     def with_id(self, own: bytes) -> bytes:
-        """Return the packet with another id."""
         head, body = self.start[: self.types], self.start[self.types :] + own + self.rest
         return head + _length(len(body)) + body
 

@@ -61,11 +61,9 @@ class Pattern:
     longest: int
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
-        """Return the match of the whole text."""
         return self.compiled.fullmatch(text) if len(text) <= self.longest else None
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Return the first match in the text."""
         return self.compiled.search(text) if len(text) <= self._found_in else None
 
     @cached_property
@@ -89,11 +87,9 @@ class Field:
     beside: tuple[Pattern, ...] = ()
 
     def matches(self, name: str, value: str) -> bool:
-        """Return True if the field matches this name and value."""
         return self.name.fullmatch(name) is not None and self.fits(value)
 
     def fits(self, value: str) -> bool:
-        """Return True if the field matches this value."""
         if self.value and self.value.fullmatch(value) is None:
             return False
         return not self.drawn or drawn(value)
@@ -531,7 +527,6 @@ class Refused:
     examples: tuple[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {"rule": self.rule, "path": self.path, "examples": list(self.examples)}
 
 
@@ -550,7 +545,6 @@ class RuleSet:
     own: tuple[str, ...] = ()  # the texts of users' files of rules
 
     def without(self, *ids: str) -> RuleSet:
-        """Return the set without the rules `ids`."""
         return RuleSet(tuple(r for r in self.rules if r.id not in ids), self.refused, self.own)
 
     def with_own(self, text: str, name: str = "rules") -> RuleSet:
@@ -594,12 +588,10 @@ class RuleSet:
 
     @cached_property
     def _in_paths(self) -> list[Field]:
-        """The fields that are looked for in paths."""
         return [f for rule in self.rules for f in rule.blank if f.place == "segments"]
 
     @cached_property
     def _named(self) -> Callable[[str], list[Field]]:
-        """The fields of a query that have a name, by the name."""
         fields = [f for rule in self.rules for f in (*rule.drop, *rule.blank) if f.place == "query"]
         return cached(lambda name: [f for f in fields if f.name.fullmatch(name)])
 
@@ -697,7 +689,6 @@ class _Sides:
         self._masked = tuple(map(parse, masked)) if self._hides else self._plain
 
     def changed_by(self, rule: Rule) -> bool:
-        """Return True if `rule` changes either request."""
         if rule.kind == "redacted":
             return self._hides
         return any(KINDS[rule.kind](rule, one, self._issued) is not one for one in self._plain)
@@ -731,7 +722,6 @@ def example(text: str) -> Request:
 
 @lru_cache(maxsize=1)
 def builtin() -> RuleSet:
-    """Return the rules that come with Stillweb."""
     return load(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 
 

@@ -59,7 +59,6 @@ def _without_drawn(header: re.Match[bytes]) -> bytes:
 
 
 def message_id(parsed: Parsed) -> str | None:
-    """Return the MessageID of a SOAP request, or None."""
     body = parsed.body
     parts = [part.content for part in body.value] if body.kind == MULTIPART else [body.value]
     for text in parts if body.kind in (BYTES, MULTIPART) else ():

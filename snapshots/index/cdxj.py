@@ -124,7 +124,6 @@ def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
 
 
 def broken_line(line: bytes, error: Exception) -> BrokenLine:
-    """Return the error for a line that can't be read."""
     why = f"it has no member {error}" if isinstance(error, KeyError) else error
     return BrokenLine(
         f"damaged index line {line[:80]!r} ({why}); without its index a snapshot is indexed anew from its records"
@@ -280,7 +279,6 @@ class Index:
 
     @property
     def size(self) -> int:
-        """Size of the index in bytes."""
         return self._size
 
     def _line_start(self, at: int) -> int:
@@ -357,7 +355,6 @@ class Index:
                 return
 
     def _exact(self, key: bytes) -> list[bytes]:
-        """Return the lines of `key`."""
         if self._blocks is not None:
             return self._blocks.of_key(key)
         start = self._seek(key)
@@ -438,7 +435,6 @@ class Index:
         return sum(1 for _ in self.lines())
 
     def close(self) -> None:
-        """Close the file."""
         self._place.close()
 
 

@@ -121,7 +121,6 @@ class OnDisk:
         yield from (line for (line,) in self._scratch.rows("SELECT line FROM captures ORDER BY line"))
 
     def close(self) -> None:
-        """Delete the database."""
         self._scratch.close()
 
     def __enter__(self) -> OnDisk:

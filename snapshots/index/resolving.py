@@ -30,7 +30,6 @@ class Original(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Digest of the payload."""
         return digest_in(self.line)
 
     @property
@@ -94,7 +93,6 @@ class Originals:
         return Original(*row)
 
     def by_id(self, record_id: str) -> Row | None:
-        """Return the last original with a record id."""
         return self._by_id.get(record_id)
 
     def by_moment(self, moment: str) -> Row | None:
@@ -125,7 +123,6 @@ class Originals:
 
     @cached_property
     def _by_moment(self) -> dict[str, Row]:
-        """First original of each moment."""
         found: dict[str, Row] = {}
         for row in self._rows():
             if (moment := moment_in(row[LINE])) in self._wanted:

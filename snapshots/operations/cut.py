@@ -79,7 +79,6 @@ class CutReport:
     widened: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {**asdict(self), "path": str(self.path)}
 
     def text(self) -> str:

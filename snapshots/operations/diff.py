@@ -123,7 +123,6 @@ class Diff:
         return sum(1 for change in getattr(self, what) if change.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         value = asdict(self)
         value["profile"] = {name: list(pair) for name, pair in self.profile.items()}
         if self.tasks is None:
@@ -361,8 +360,6 @@ def _profile(a: Profile | None, b: Profile | None) -> dict[str, tuple[Any, Any]]
 
 
 def _rules(a: Snapshot, b: Snapshot) -> list[str]:
-    """Return one line for each rule that only one snapshot has or refuses."""
-
     def told(value: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str]]]:
         return set(value["rules"]), {(r["rule"], r["path"]) for r in value["refused"]}
 

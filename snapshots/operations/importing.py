@@ -173,7 +173,6 @@ def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
 
 
 def note_damage(report: ImportReport, text: str) -> None:
-    """Add a note of damage."""
     report.notes.append(Damaged(text))
     report.damaged.append(report.notes[-1])
 
@@ -267,7 +266,6 @@ def copy_view(source: Snapshot, view: View, writer: Writer) -> None:
 
 
 def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[str, bytes]:
-    """Return the readable resources of a view, by kind."""
     found: dict[str, bytes] = {}
     for kind in RESOURCES:
         with noting_damage(report, view.address):

@@ -65,7 +65,6 @@ class MutateReport:
     asked_for: str = ""  # the text that an answer holds if it follows the injection
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         return {
             "id": self.id,
             "out": str(self.out),
@@ -401,7 +400,6 @@ def _plain(response: Response) -> Response:
 
 
 def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> tuple[Response, str]:
-    """Return a changed response, and what the mutation found in it."""
     media = capture.mime.partition(";")[0].strip().lower()
     if "status" in entry:
         return replace(response, status=entry["status"], reason=""), f"status {response.status}"
@@ -766,7 +764,6 @@ def _places(value: Any, steps: Sequence[str | int]) -> Iterator[tuple[Any, Any]]
 
 
 def _pdf_with(body: bytes, text: str) -> bytes:
-    """Return a PDF with a line of text on its first page."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.errors import PyPdfError
     from pypdf.generic import ArrayObject, DictionaryObject, NameObject, StreamObject

@@ -43,8 +43,6 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class TextUpgrade:
-    """The upgrade of one frozen text."""
-
     kind: str
     job: Job
     before: FrozenText | None
@@ -52,7 +50,6 @@ class TextUpgrade:
 
     @property
     def address(self) -> str:
-        """Return the text's address."""
         return self.job.address
 
     @property
@@ -63,11 +60,9 @@ class TextUpgrade:
 
     @property
     def acceptable(self) -> bool:
-        """Return True if there is a new text to accept."""
         return self.after is not None and self.kind != LOST
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object."""
         more, fewer = counts(self.text)
         warnings = list(self.after.warnings) if self.after else []
         return {

@@ -222,7 +222,6 @@ class Joiner:
         self._folder, self._root = (folder[:-1], root[:-2]) if plain else ("", "")
 
     def __call__(self, link: str) -> str:
-        """Return the absolute form of a link."""
         known = self._known.get(link)
         if known is None:
             known = self._known[link] = self._made(link.strip())
@@ -446,7 +445,6 @@ class _Renderer:
         self._pre = 0
 
     def render(self, tree: Element) -> str:
-        """Return the markdown of a tree."""
         self._walk(tree, judged=True)
         return "\n".join(self._lines)
 

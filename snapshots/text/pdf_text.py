@@ -282,7 +282,6 @@ class _Glyphs:
         self._quarter = 0  # of a turn, to the left
 
     def size(self, at: int) -> float:
-        """Return the size of a character's font."""
         return float(self._raw.FPDFText_GetFontSize(self._words.raw, at))
 
     def baseline(self, at: int) -> float:

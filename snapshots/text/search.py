@@ -366,7 +366,6 @@ class Shown:
         return shown
 
     def add(self, text: str) -> None:
-        """Append a text."""
         packed = isal_zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
         self._file.write(packed)
         self._ends.append(self._ends[-1] + len(packed))

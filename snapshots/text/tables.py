@@ -33,7 +33,6 @@ class Table:
 
     @property
     def width(self) -> int:
-        """Number of columns."""
         return len(self.rows[0])
 
     def csv(self) -> str:

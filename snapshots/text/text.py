@@ -159,7 +159,6 @@ def kind_of(body: bytes, content_type: str | None) -> tuple[str | None, str | No
 
 @functools.cache
 def _versions() -> tuple[str, str]:
-    """Return the versions of trafilatura and lxml."""
     import lxml.etree
     import trafilatura
 
@@ -424,7 +423,6 @@ def _fill(slot: Element, host: Element, shadow: Element) -> None:
 
 
 def _say_before(element: Element, text: str) -> None:
-    """Insert text before an element."""
     before = element.getprevious()
     if before is not None:
         before.tail = (before.tail or "") + text

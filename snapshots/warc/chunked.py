@@ -74,7 +74,6 @@ class _Ahead:
         self._at += count
 
     def rest(self) -> Iterator[bytes]:
-        """Yield all remaining bytes."""
         yield self._here[self._at :]
         yield from self._pieces
 

@@ -44,8 +44,6 @@ class Refusal(msgspec.Struct):
 
 
 class StoredRules(msgspec.Struct):
-    """The rules with which a snapshot was sealed."""
-
     rules: list[str] = []
     refused: list[Refusal] = []
 
@@ -126,7 +124,6 @@ class Container:
         self.plain.add(name)
 
     def close(self) -> None:
-        """Close all files."""
         for place in (*self.archives.values(), *self.members.values()):
             place.close()
         if self.whole is not None:

@@ -199,12 +199,10 @@ class _Opened:
     body: Iterator[bytes]  # transfer-decoded
 
     def stream(self) -> BinaryIO:
-        """Return the body as a buffered stream."""
         return io.BufferedReader(_Pieces(self.body), 1 << 16)
 
 
 def answer_in(record: warc.Record, method: str) -> Response:
-    """Return the response in a whole record."""
     if record.kind == "resource":
         return messages.resource_response(record.fields.get("content-type", ""), record.block)
     return messages.parse_response(record.block, ours=record.ours, method=method)

@@ -336,7 +336,6 @@ def _goes_on(place: Place, at: int) -> bool:
 
 
 def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
-    """Return the record of an uncompressed file."""
     lead = place.read(at, 1 << 13)
     head = warc.parse_head(lead)
     if head is None and len(lead) == 1 << 13:

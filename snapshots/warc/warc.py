@@ -49,8 +49,6 @@ Fields = dict[str, str]
 
 @dataclass(slots=True)
 class Record:
-    """A record in memory."""
-
     kind: str  # "response", "request", …
     block: bytes
     declared: int  # Content-Length of the record; len(block) if they agree
@@ -217,7 +215,6 @@ def read_record(place: Place, offset: int, length: int) -> Record:
 
 
 def _record(data: bytes, place: Place, offset: int) -> Record:
-    """Parse a record from uncompressed bytes."""
     plain = _PLAIN_HEAD.match(data)
     if plain is not None:
         kind, middle, size = plain.groups()

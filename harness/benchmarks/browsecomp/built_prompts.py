@@ -31,7 +31,6 @@ FIELDS = frozenset(
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Return True if a record is of this kind."""
     return data.get("state") in ("built", "failed") and "certificate" in data
 
 

@@ -19,7 +19,6 @@ FIELDS = frozenset(("problem", "answer", "urls", "canary", "id", "task_id", "pro
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Return True if a record is of this set."""
     return "problem" in data and "state" not in data and any(name in data for name in ("urls", "canary"))
 
 

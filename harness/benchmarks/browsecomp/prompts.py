@@ -289,7 +289,6 @@ class Tokenizer:
         return ids
 
     def count(self, text: str) -> int:
-        """Return the number of ids of a text."""
         key = _key(text)
         found = self._counts.get(key)
         if found is None:
@@ -318,7 +317,6 @@ def _has_surrogate(text: str) -> bool:
 
 @lru_cache(maxsize=2)
 def load_tokenizer(name: str) -> Tokenizer:
-    """Return the tokenizer of that name, one per process."""
     return Tokenizer(name)
 
 

@@ -40,7 +40,6 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def variable(context: Context, name: str) -> str:
-    """Return a documented variable of the context, or its default."""
     return context.env.get(name) or DEFAULTS[name]
 
 

@@ -17,7 +17,6 @@ _STEP = re.compile(r"\w\s*=\s*<[^>]+>\(")
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Return True if a record is of this set."""
     return _kind(data) is not None
 
 

@@ -35,8 +35,6 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class DatasetEntry:
-    """Data set of the run file."""
-
     dataset_id: str
     splits: tuple[str, ...] = ("test",)
 

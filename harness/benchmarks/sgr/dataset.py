@@ -27,7 +27,6 @@ FIELDS = frozenset(
 
 
 def recognise(data: dict[str, Any]) -> bool:
-    """Return True if a record is of this set."""
     return "instruction" in data and any(name in data for name in ("oracle_answer", "task_id", "rubric"))
 
 

@@ -262,7 +262,6 @@ class RecordingHttpLayer(http.HttpLayer):
         yield from self.event_to_child(origin, event)
 
     def make_stream(self, stream_id: int) -> Commands:
-        """Begin an exchange."""
         stream = self.streams[stream_id] = self._classes(http.HttpStream)(self.context.fork(), stream_id)
         yield from self.event_to_child(stream, events.Start())
 
@@ -291,7 +290,6 @@ class RecordingHttpLayer(http.HttpLayer):
 
 
 def nothing() -> Commands:
-    """Yield no command."""
     yield from ()
 
 

@@ -13,7 +13,7 @@ from stillweb.harness.models.client import Usage
 from stillweb.harness.scoring import Context
 from stillweb.harness.task import Task
 from tests.harness.benchmarks.sgi.samples import BALLOT, IDEA, RECORD, vector
-from tests.harness.compare.test_chance import AGAINST_SCIPY
+from tests.harness.compare.test_compare import AGAINST_SCIPY
 from tests.harness.scoring.standins import Answers, Words
 from tests.support.altered import Check, cases, load, notice
 

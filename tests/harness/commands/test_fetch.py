@@ -12,7 +12,7 @@ from stillweb.snapshots.view import View
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
-from tests.snapshots.making import exchange
+from tests.snapshots.making import exchange, small_snapshot
 
 PAGE = "http://site.example/a%20%C3%BC"
 LONG = f"http://site.example/?q={'a' * 5000}"
@@ -102,3 +102,18 @@ def test_what_has_no_text_is_told_as_what_it_is(tmp_path: Path, capsys: pytest.C
 def test_an_address_longer_than_any_path_is_a_miss(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "lookup", site, LONG)[0] == 1
     assert call(capsys, "fetch", site, LONG)[0] == 1
+
+
+TOLD = "no text is frozen in it, so no search finds anything"
+
+
+def test_a_search_without_frozen_texts_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was 'nothing found' of a WARC that had the word on its page."""
+    with_texts = small_snapshot(tmp_path / "site")
+    seal(with_texts)
+    (warc,) = (small_snapshot(tmp_path / "crawl") / "archive").iterdir()
+    for path, said in ((tmp_path / "site.wacz", False), (warc, True)):
+        with pytest.raises(SystemExit) as ended:
+            main(["search", str(path), "kestrel"])
+        assert not ended.value.code
+        assert (TOLD in capsys.readouterr().err) is said

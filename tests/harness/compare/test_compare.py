@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import product
+from math import comb
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stillweb.harness.compare.compare import (
     Outcome,
@@ -17,17 +21,22 @@ from stillweb.harness.compare.compare import (
     errors_by_base,
     flips,
     main_metric,
+    other_rules,
     parts_of,
     read_outcomes,
+    rules_of,
 )
 from stillweb.harness.compare.gates import check_gates, failed_gates
+from stillweb.harness.compare.statistics import bootstrap_interval, permutation_test, sign_test
+from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.runs.display import SilentDisplay
-from stillweb.harness.runs.run_files import Settings
+from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.task import Task
 from stillweb.snapshots.errors import GateFailed, UsageError
 from tests.harness.commands.calling import call
 from tests.support.pages import chromium
-from tests.support.runs import bird_task, make_run, write_script
+from tests.support.runs import SHELF, bird_task, make_run, write_script
 
 
 def run(values: dict[str, Any], status: str = "scored") -> list[Outcome]:
@@ -392,3 +401,158 @@ def test_several_runs_are_each_compared_with_the_first(
         (runs[2], []),
     ]
     assert call(capsys, "compare", *runs, "--fail-on", "worse>0")[0] == 1
+
+
+def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = {"default": {"answer": "7|3900\n9|3700"}}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = make_run(tmp_path / "one", ["a", "b", "c"], script=script)
+    changed = [bird_task("a"), replace(bird_task("b"), reference="7|3900"), bird_task("c")]
+    rubric = {**changed[2].options["rubric"], "ordered": True}
+    changed[2] = replace(changed[2], options={"rubric": rubric})
+    settings = Settings(agent=write_script(tmp_path / "two", script), contracts=(SHELF,), accept="exact")
+    two = start_run(tmp_path / "two" / "run", settings, changed)
+    run_attempts(two.path, display=SilentDisplay())
+    result = compare(read_outcomes(one.path), read_outcomes(two.path))
+    assert [pair.task_id for pair in result.pairs] == ["a"]
+    assert dict(result.left_out) == {
+        "b": "is scored by another reference in the second run",
+        "c": "is scored by other options in the second run",
+    }
+    code, out = call(capsys, "compare", one.path, two.path, "--fail-on", "left_out>0")
+    assert code == 1
+    assert "the runs differ in what they stand on: tasks, accept\n" in out
+    code, out = call(capsys, "compare", one.path, two.path, "--json")
+    assert (code, json.loads(out)["differs"]) == (0, ["tasks", "accept"])
+    with pytest.raises(
+        UsageError, match=r"by other options in the second run; `stillweb score A -o NEW` scores the first"
+    ):
+        compare([o for o in read_outcomes(one.path) if o.task_id == "c"], read_outcomes(two.path)[-1:])
+    assert "stand on" not in call(capsys, "compare", one.path, one.path)[1]
+
+
+def test_tasks_that_are_asked_otherwise_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under one id the second run may hold a question that gives its answer away."""
+    runs = []
+    for name, question in (("one", "?"), ("two", "? It is 7."), ("three", "?")):
+        (tmp_path / name).mkdir()
+        tasks = [Task("a", question, "7"), Task("b", question, "7"), Task("c", "?", "7")]
+        settings = Settings(agent=write_script(tmp_path / name, {"default": {"answer": "7"}}), contracts=())
+        runs.append(start_run(tmp_path / name / "run", settings, tasks))
+        run_attempts(runs[-1].path, display=SilentDisplay())
+    one, two, three = runs
+    files = RunFiles(three.path)
+    made, stands_on = files.manifest()
+    files.write_manifest(made, {**stands_on, "code": "of another version"})
+    page = tmp_path / "page.html"
+    told = "B asks 2 tasks in other words or from another start URL (the first: a)"
+    assert told in call(capsys, "compare", one.path, two.path, "--html", page)[1]
+    assert told in page.read_text()
+    assert told in json.loads(call(capsys, "compare", one.path, two.path, "--json")[1])["parts"]
+    out = call(capsys, "compare", one.path, three.path)[1]
+    assert "the runs differ in what they stand on: code\n" in out
+    assert "in other words" not in out
+    assert "B has no certificate, so that nothing shows an edited trace\n" in out
+    write_certificate(one.path)
+    assert "certificate" not in call(capsys, "compare", one.path, one.path)[1]
+
+
+def test_folded_case_matters_to_tables_only(tmp_path: Path) -> None:
+    header = {"scoring": {"mode": "faithful", "fold_case": False, "models": {}, "embedder": None}}
+    folded = {"scoring": {**header["scoring"], "fold_case": True}}
+    table, exact = bird_task("a"), replace(bird_task("a"), scorer="exact")
+    assert other_rules(rules_of(table, header), rules_of(table, folded)) == ["fold_case"]
+    assert other_rules(rules_of(exact, header), rules_of(exact, folded)) == []
+    assert other_rules(rules_of(exact, header), rules_of(table, header)) == ["fold_case", "scorer"]
+    assert other_rules((), rules_of(table, header)) == []
+
+
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), max_size=8))
+def test_the_permutation_test_counts_every_flip(sums: list[float]) -> None:
+    changed = [value for value in sums if value]
+    flipped = [
+        abs(sum(s * v for s, v in zip(signs, changed, strict=True)))
+        for signs in product((1, -1), repeat=len(changed))
+    ]
+    expected = sum(total >= abs(sum(changed)) for total in flipped) / len(flipped)
+    p, how = permutation_test(sums)
+    assert p == expected
+    assert how.startswith("exact")
+    assert permutation_test([-value for value in sums])[0] == p
+
+
+@given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), max_size=12))
+def test_the_sign_test_is_binomial(sums: list[float]) -> None:
+    up, n = sum(v > 0 for v in sums), sum(v != 0 for v in sums)
+    likelihood = [comb(n, k) for k in range(n + 1)]
+    expected = sum(ways for k, ways in enumerate(likelihood) if abs(k - n / 2) >= abs(up - n / 2)) / 2**n
+    assert sign_test(sums) == pytest.approx(expected)
+
+
+def test_too_many_sums_are_sampled_with_the_seed() -> None:
+    sums = [0.1 + i * 0.0137**2 + (i % 7) * 0.01 for i in range(60)]
+    mixed = [value if i % 2 else -value for i, value in enumerate(sums)]
+    p, how = permutation_test(mixed, seed=3, resamples=500)
+    assert "sampled with seed 3" in how
+    assert (p, how) == permutation_test(mixed, seed=3, resamples=500)
+    assert permutation_test(sums, resamples=500)[0] == 1 / 501
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=3), min_size=1, max_size=6), st.integers(0, 5)
+)
+def test_the_interval_is_seeded_and_within_the_clusters_means(groups: list[list[float]], seed: int) -> None:
+    low, high = bootstrap_interval(groups, seed=seed, resamples=200)
+    means = [sum(group) / len(group) for group in groups]
+    assert min(means) - 1e-9 <= low <= high <= max(means) + 1e-9
+    assert (low, high) == bootstrap_interval(groups, seed=seed, resamples=200)
+
+
+def test_a_constant_difference_has_a_point_interval() -> None:
+    assert bootstrap_interval([[0.5], [0.5, 0.5]]) == (0.5, 0.5)
+
+
+# Values of scipy 1.17: stats.permutation_test (samples, exact) and stats.binomtest.
+AGAINST_SCIPY = [
+    ([0.5, -0.25, 0.125, 0.0, 0.75, 0.5], 0.1875, 0.375),
+    ([1 / 3, -1 / 3, 2 / 3, 1 / 3, 0.0, -1 / 6, 1 / 2, 5 / 6], 0.140625, 0.453125),
+    ([0.1] * 10, 0.001953125, 0.001953125),
+    ([0.3 - 0.1 - 0.2, 0.1 + 0.2 - 0.3, 0.4, -0.2, 0.6], 0.5, 1.0),  # the first two are 0 but for rounding
+    ([1, 1, -1, 0.5, 0.5, -0.5, 1, 0, 0, -1, 1, 1], 0.2890625, 0.34375),
+    (
+        [
+            -0.2145,
+            0.153,
+            -0.056,
+            0.2247,
+            0.2511,
+            -0.4213,
+            -0.4840,
+            0.5037,
+            -0.1888,
+            -0.2201,
+            0.4,
+            0.33,
+            0.01,
+            0.25,
+        ],
+        0.6417236328125,
+        0.79052734375,
+    ),
+]
+
+
+@pytest.mark.parametrize(("sums", "p", "sign"), AGAINST_SCIPY)
+def test_both_tests_agree_with_scipy(sums: list[float], p: float, sign: float) -> None:
+    found, how = permutation_test(sums)
+    assert found == pytest.approx(p, abs=1e-12)
+    assert how.startswith("exact")
+    assert sign_test(sums) == pytest.approx(sign, abs=1e-12)
+
+
+def test_the_bootstrap_agrees_with_scipy() -> None:
+    """stats.bootstrap (percentile, 20,000 resamples) of the mean; its own noise is about 0.01."""
+    low, high = bootstrap_interval([[value] for value in AGAINST_SCIPY[4][0]])
+    assert (low, high) == pytest.approx((-0.1667, 0.7083), abs=0.05)

@@ -8,20 +8,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stillweb.harness.benchmarks.browsecomp.prompts import Failure, PageReader, Prompt, build
+from stillweb.harness.curation.affected import affected_by_run, affected_tasks
 from stillweb.harness.curation.coverage import coverage, searches_of, urls_of
+from stillweb.harness.curation.needs import tasks_as_asked
+from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.task import Task
 from stillweb.harness.tools import Toolset
 from stillweb.harness.tools.toolset import query_verdict
+from stillweb.harness.trace import check_event, read_trace, replace_events
 from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.operations.diff import CaptureChange, Diff, TextChange
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import exchange
+from tests.support.runs import make_run
 from tests.support.spending import cpu_seconds
 
 BODY = "<html><head><title>Lakes</title></head><body><article><h1>Lakes</h1><p>{}</p></article></body></html>"
@@ -222,3 +230,98 @@ def test_a_million_tokens_from_a_sealed_snapshot(tmp_path: Path) -> None:
     assert prompt.tokens > 1_000_000, prompt.tokens
     assert spent[0] < 10, spent
     assert spent[1] < spent[0] / 4, spent
+
+
+LIST = "https://shelf.example/list?year=2012&page=1"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> RunFiles:
+    made = make_run(tmp_path, ["right"])
+    settings, stands_on = made.manifest()
+    made.write_manifest(settings, {**stands_on, "snapshot": "one"})
+    return made
+
+
+def calls(files: RunFiles, **members: Any) -> None:
+    """Gives the run's tool calls these members."""
+    trace = read_trace(files.trace_path("right", 1))
+    events = [{**e, **members} if e["event"] == "tool_call" else e for e in trace.events]
+    replace_events(trace.path, [trace.header, *events])
+
+
+def reasons(files: RunFiles, found: Diff) -> list[str]:
+    return [reason for one in affected_by_run(files.path, found) for reason in one.reasons]
+
+
+def test_a_run_on_another_snapshot_is_not_called_untouched(files: RunFiles) -> None:
+    assert reasons(files, Diff("one", "two")) == []
+    with pytest.raises(UsageError, match="this run was made on the snapshot one, not on three"):
+        affected_by_run(files.path, Diff("three", "one"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://shelf.example/list?year=2012&page=1",
+        "https://shelf.example/list?page=1&year=2012#top",
+        "HTTPS://Shelf.example:443/list?year=2012&page=1",
+    ],
+)
+def test_a_page_is_touched_however_a_task_writes_its_url(url: str) -> None:
+    found = Diff("one", "two", captures=[CaptureChange("changed", "GET", LIST, "", (), ())])
+    (touched,) = affected_tasks([Task("t", "?", start_url=url)], found, [])
+    assert touched.reasons == (f"changed: GET {LIST}",)
+    assert affected_tasks([Task("t", "?", start_url="https://shelf.example/list")], found, []) == []
+
+
+def test_a_text_that_an_extractor_changed_touches_what_was_fetched(files: RunFiles) -> None:
+    calls(files, verdict="exact", address=LIST)
+    found = Diff("one", "two", texts=[TextChange("changed", LIST, "extractor")])
+    assert reasons(files, found) == [f"text changed: {LIST}"]
+    assert (
+        reasons(files, Diff("one", "two", texts=[TextChange("changed", "https://b.test/", "source")])) == []
+    )
+
+
+def test_a_search_over_the_texts_is_touched_by_any_of_them(files: RunFiles) -> None:
+    calls(files, verdict="synthetic", address=None)
+    found = Diff("one", "two", texts=[TextChange("added", "https://b.test/")])
+    assert reasons(files, found) == ["a search over the frozen texts, of which some changed"]
+    assert reasons(files, Diff("one", "two")) == []
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {
+        "event": "tool_call",
+        "id": "c1",
+        "tool": tool,
+        "contract": None,
+        "arguments": arguments,
+        "verdict": None,
+        "captures": [],
+        "output": {"digest": "", "text": ""},
+        "error": False,
+    }
+
+
+def test_a_run_asked_for_what_its_tools_made_of_it(tmp_path: Path) -> None:
+    """A search has its operators, and a browser completes an address."""
+    made = make_run(tmp_path, ["right"])
+    trace = read_trace(made.trace_path("right", 1))
+    calls = [
+        call("google_search", q="kites", site="b.test"),
+        call("google_search", q="kites"),
+        call("google_search", q="kites", gl="us", hl="en"),
+        call("google_search", site="b.test", q="kites"),
+        call("browser_navigate", url="c.test/page"),
+        call("browser_navigate", url="about:blank"),
+        call("fetch", url="HTTPS://d.test/"),
+        call("fetch", url="e.test"),
+    ]
+    events = [{**event, "n": n} for n, event in enumerate([*calls, *trace.events[-2:]], 1)]
+    assert not any(map(check_event, events))
+    replace_events(trace.path, [trace.header, *events])
+    (asked,) = tasks_as_asked(trace.path)
+    assert asked.meta["urls"] == ["https://c.test/page", "HTTPS://d.test/"]
+    assert asked.meta["searches"] == [{"q": "kites", "site": "b.test"}, {"q": "kites"}]

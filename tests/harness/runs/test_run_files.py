@@ -1,18 +1,27 @@
 """The files of a run: names, and what is damaged or none at all."""
 
+from __future__ import annotations
+
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
-from stillweb.harness.results.certificate import make_certificate
+from stillweb.harness.results.certificate import certify, make_certificate
 from stillweb.harness.results.summary import summarise
+from stillweb.harness.runs import hashes
 from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.relocated_paths import snapshots_now
 from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.view.export import write_report
 from stillweb.snapshots.errors import DamagedInput, UsageError
+from stillweb.snapshots.writer import Writer
+from tests.harness.commands.calling import call
+from tests.snapshots.making import exchange
 from tests.support.runs import SHELF, make_run, write_script
 
 
@@ -163,3 +172,95 @@ def test_a_snapshot_may_lie_under_a_name_that_is_not_utf_8(tmp_path):
     files = RunFiles(tmp_path / "run")
     files.create(Settings(agent="script:a", snapshots=(name,)), [Task("a", "Q?")], {})
     assert files.manifest()[0].snapshots == (name,)
+
+
+HARNESS = Path(hashes.__file__).parents[1]
+
+
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy = tmp_path / "harness"
+    shutil.copytree(HARNESS, copy, ignore=shutil.ignore_patterns("__pycache__", "demo"))
+    monkeypatch.setattr(hashes, "_HARNESS", copy)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "covered"),
+    [
+        ("scoring/judging.py", True),
+        ("scoring/value_search.py", True),
+        ("scoring/grader.json", True),
+        ("rubric/rules.py", True),
+        ("rubric/spelling.py", True),
+        ("sandbox/running.py", True),
+        ("sandbox/launcher.py", True),
+        ("task.py", True),
+        ("curation/lint.py", False),
+        ("view/static/view.css", False),
+    ],
+)
+def test_the_evaluator_is_what_turns_an_answer_into_a_score(copied: Path, name: str, covered: bool) -> None:
+    before = hashes.evaluator_hash.__wrapped__()
+    with (copied / name).open("a") as file:
+        file.write("\n")
+    assert (hashes.evaluator_hash.__wrapped__() != before) is covered
+
+
+@pytest.fixture
+def received(tmp_path, monkeypatch, capsys):
+    """A folder with a snapshot and a run on it, both of a folder that is no more."""
+    sender = tmp_path / "sender"
+    sender.mkdir()
+    with Writer.open(sender / "site") as writer:
+        writer.exchange(exchange("https://a.test/", b"<p>Kestrel</p>"))
+    (sender / "tasks.jsonl").write_text('{"id": "a", "question": "?", "answer": "Kestrel"}\n')
+    (sender / "agent.yaml").write_text(
+        "agent: script\ndefault:\n  steps: [{call: fetch, with: {url: 'https://a.test/'}, as: page}]\n"
+        "  answer: \"{{ page | find('(Kestrel)') }}\"\n"
+    )
+    monkeypatch.chdir(sender)
+    words = ("--tasks", "tasks.jsonl", "--agent", "agent.yaml", "--snapshot", "site", "-o", "run")
+    assert call(capsys, "run", *words)[0] == 0
+    monkeypatch.chdir(tmp_path)
+    return sender.rename(tmp_path / "received")
+
+
+@pytest.mark.slow
+def test_a_received_run_is_repeated_on_the_snapshot_beside_it(received, monkeypatch, capsys):
+    monkeypatch.chdir(received)
+    code, out = call(capsys, "certify", "run", "--times", 1)
+    assert code == 0, out
+    call(capsys, "report", "run")
+    assert "can't be opened" not in (received / "run" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_received_run_is_repeated_on_the_snapshot_that_is_named(received, tmp_path, monkeypatch, capsys):
+    snapshot = (received / "site").rename(tmp_path / "renamed")
+    monkeypatch.chdir(received)
+    with pytest.raises(UsageError, match="say where it is with --snapshot"):
+        certify(Path("run"), times=1)
+    assert call(capsys, "certify", "run", "--times", 1, "--snapshot", snapshot)[0] == 0
+
+
+@pytest.mark.slow
+def test_another_snapshot_of_that_name_is_told(received, monkeypatch, capsys):
+    with Writer.open(received / "site") as writer:
+        writer.exchange(exchange("https://a.test/more", b"<p>Merlin</p>"))
+    monkeypatch.chdir(received)
+    code, out = call(capsys, "certify", "run", "--times", 1)
+    assert code == 1
+    assert "the header differs in snapshot" in out
+
+
+def test_a_snapshot_that_is_where_it_was_is_taken_from_there(tmp_path):
+    for folder in ("there", "run"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "site.wacz").write_bytes(b"")
+    there = str(tmp_path / "there" / "site.wacz")
+    assert snapshots_now(tmp_path / "run", [there, "s3://bucket/site.wacz", "/nowhere/else.wacz"]) == (
+        there,
+        "s3://bucket/site.wacz",
+        "/nowhere/else.wacz",
+    )

@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from stillweb.harness.benchmarks.sgi.idea import parse_votes
+from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
+from stillweb.harness.review.reviews import COMPOSITION, hints_of
+from stillweb.harness.runs.display import SilentDisplay
+from stillweb.harness.runs.run_files import RunFiles, Settings
+from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.scoring import (
     METRICS,
     SCORERS,
@@ -17,10 +23,16 @@ from stillweb.harness.scoring import (
     score,
     unscored,
 )
-from stillweb.harness.scoring.grading import GradeError, grader_prompt, parse_grade
+from stillweb.harness.scoring.expected_answer import wanted
+from stillweb.harness.scoring.grading import GradeError, grader_prompt, grader_template, parse_grade
 from stillweb.harness.task import Task
+from stillweb.harness.trace import Trace, read_trace
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.errors import StillwebError, UsageError
 from tests.harness.scoring.standins import Answers
+from tests.support.pages import chromium
+from tests.support.runs import SHELF, write_script
+from tests.support.spending import cpu_seconds
 
 YES = "extracted_final_answer: Alpha\nreasoning: the same\ncorrect: yes\nconfidence: 80%"
 
@@ -231,3 +243,126 @@ def test_unscored_attempts_keep_their_place() -> None:
     assert "timeout" in STATUSES
     made = unscored(task, "zero", "why")
     assert Score.from_json(made.to_json()) == made
+
+
+VOTED = (*DIMENSIONS, "overall")
+OURS = next(line for line in grader_template()["template"].split("\n") if line.startswith("correct:"))
+
+
+BALLOT = "\n".join(f"{name}: [Win A] because so" for name in VOTED)
+
+
+def graded(line: str) -> str:
+    return f"extracted_final_answer: Alpha\nreasoning: the same\n{line}\nconfidence: 80%"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "correct: yes/no",
+        "correct: no | yes",
+        "correct: **yes** / **no**",
+        "correct: yes, or rather no",
+        OURS,  # the prompt's own words, given back
+        "correct: yes\nreasoning: so the response says of itself\ncorrect: The answer is wrong",
+    ],
+)
+def test_both_words_or_none_are_no_verdict(line: str) -> None:
+    with pytest.raises(GradeError, match="no line"):
+        parse_grade(graded(line))
+
+
+@pytest.mark.parametrize(
+    "line", ["correct: yes, no difference", "correct: yes (1/2 is 0.5)", "correct: yes."]
+)
+def test_what_follows_a_verdict_does_not_undo_it(line: str) -> None:
+    assert parse_grade(graded(line)).correct
+
+
+def test_winning_in_a_sentence_is_no_vote() -> None:
+    prose = "\n".join(f"{name}: neither would win a prize, but Win B" for name in VOTED)
+    assert parse_votes(prose) == dict.fromkeys(VOTED, "B")
+    assert parse_votes(prose.replace("Win B", "B")) is None
+
+
+def test_the_prompts_own_words_are_no_vote() -> None:
+    given_back = "\n".join(f"{name}: [Win A or Win B] because ..." for name in VOTED)
+    assert parse_votes(given_back) is None
+    assert parse_votes(given_back.replace("...", "... [Win B]")) == dict.fromkeys(VOTED, "B")
+
+
+def test_a_judge_that_says_nothing_but_line_breaks_is_read() -> None:
+    with cpu_seconds() as spent:
+        assert parse_votes("\n" * 20_000) is None
+        assert parse_votes("\n" * 20_000 + BALLOT) == parse_votes(BALLOT) is not None
+    assert spent[0] < 1.0
+
+
+PAGE = {"call": "fetch", "with": {"url": "https://shelf.example/list?year=2012&page=1"}}
+TASKS = {  # id: reference, answer; the page has 7|3900 and 9|3700
+    "right": (["3,900", "about 3900"], "3900"),
+    "misread": (["3,900 g", 3900], "3700"),
+    "lost": (3900, "42"),
+    "unseen": ("1778", "42"),
+    "long": ("a text that no page has word for word, " * 4, "42"),
+    "object": ({"mass": 3900}, "42"),
+    "asked": ("bird 7", "bird 9"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
+    folder = tmp_path_factory.mktemp("texts")
+    script: dict[str, Any] = {"agent": "script", "tasks": {}, "default": {"answer": "42", "steps": [PAGE]}}
+    for name, (_, answer) in TASKS.items():
+        script["tasks"][name] = {"steps": [PAGE], "answer": answer}
+    tasks = [
+        Task(name, "How heavy is bird 7?", reference, "exact", options={"numeric": True})
+        for name, (reference, _) in TASKS.items()
+    ]
+    made = start_run(folder / "run", Settings(agent=write_script(folder, script), contracts=(SHELF,)), tasks)
+    run_attempts(made.path, display=SilentDisplay())
+    return made
+
+
+def trace_of(files: RunFiles, name: str) -> Trace:
+    return read_trace(files.trace_path(name, 1))
+
+
+def test_where_the_right_answer_was_seen(files: RunFiles) -> None:
+    found = {name: wanted(trace_of(files, name)) for name in TASKS}
+    assert [(one.text, one.seen) for one in found["right"]] == [("3,900", None), ("about 3900", None)]
+    assert [(one.text, bool(one.seen)) for one in found["misread"]] == [("3,900 g", False), ("3900", True)]
+    assert [place["event"] for one in found["lost"] for place in one.seen or ()] == [1]
+    assert [one.seen for one in found["unseen"]] == [[]]
+    assert [one.seen for one in found["long"]] == [None]
+    assert found["object"] == []
+    assert [(one.seen, one.asked) for one in found["asked"]] == [(None, True)]
+    assert not any(one.asked for name in TASKS if name != "asked" for one in found[name])
+
+
+def test_hints_tell_what_was_misread_lost_and_never_seen(files: RunFiles) -> None:
+    found = {name: [(h.suggests, h.upstream) for h in hints_of(trace_of(files, name))] for name in TASKS}
+    assert found["right"] == found["long"] == found["asked"] == []
+    assert found["misread"] == [("in-page misreading", True)]
+    assert found["lost"] == [(COMPOSITION, False)]
+    assert found["unseen"] == [("retrieval dependency not closed", False)]
+
+
+@pytest.mark.slow
+def test_the_report_shows_the_reference(files: RunFiles) -> None:
+    """Of an answer that is no table they said that it was wrong, and not what was right."""
+    with chromium() as page:
+        page.goto(write_report(files.path).as_uri())
+        names = ("misread", "unseen", "lost", "asked")
+        said = {name: page.get_by_label(f"{name}.1", exact=True).inner_text() for name in names}
+    assert "Reference, any of\n3,900 g\nwhich it never saw\n3900\nseen in step 1, but lost" in plain(
+        said["misread"]
+    )
+    assert "Reference\n1778\nwhich it never saw" in plain(said["unseen"])
+    assert "Reference\n3900\nseen in step 1, but lost" in plain(said["lost"])
+    assert "Reference\nbird 7\nwhich stood in its prompt" in plain(said["asked"])  # as pages do in one
+
+
+def plain(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ from mcp.shared.memory import create_connected_server_and_client_session
 
 from stillweb.harness.servers.mcp import make_app, make_server, serve
 from stillweb.harness.servers.mcp_words import listed
+from stillweb.harness.servers.stdin import _AHEAD, _PIECE, Lines
 from stillweb.harness.tools import Toolset, load
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.snapshot import Snapshot
@@ -197,3 +199,44 @@ def test_clear_errors(site: Path) -> None:
                 serve(toolset, "http", taken.getsockname()[1])
         assert make_app(toolset).routes
         assert [tool["name"] for tool in listed(toolset)] == ["fetch"]
+
+
+async def _read(descriptor: int) -> list[str]:
+    lines = Lines(descriptor)
+    found = [line async for line in lines]
+    with pytest.raises(StopAsyncIteration):  # and not wait for more
+        await anext(lines)
+    return found
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [b"one\n", b"two\n"],
+        [b"one\ntw", b"o\n\nthree"],
+        [b"\xc3", b"\xbc and \xff\n"],
+        [b"x" * (3 * _PIECE), b"\ny\n"],
+        [b"n\n" * (3 * _AHEAD)],
+    ],
+)
+def test_lines_come_as_they_were_written(pieces: list[bytes], blocking: bool) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, blocking)
+
+    def write() -> None:
+        for piece in pieces:
+            with open(writer, "wb", closefd=False) as file:
+                file.write(piece)
+        os.close(writer)
+
+    thread = Thread(target=write)
+    try:
+        thread.start()
+        found = asyncio.run(asyncio.wait_for(_read(reader), HANG))
+        thread.join(HANG)
+    finally:
+        os.close(reader)
+    text = b"".join(pieces).decode("utf-8", "replace")
+    assert found == [line for line in text.splitlines(keepends=True) if line]

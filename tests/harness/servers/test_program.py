@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.servers.program import AttemptTools
-from stillweb.harness.tools import Toolset
+from stillweb.harness.servers.replaying import HOSTS, make_hosts
+from stillweb.harness.tools import Toolset, http_hosts
 from stillweb.harness.trace import read_trace
 from stillweb.proxy.net import isolation
 from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
-from tests.harness.tools.frozen import BIRDS, SITE, make_site
+from tests.harness.tools.frozen import BIRDS, FOUND, SEARCH_BODY, SITE, json_bytes, make_site
 from tests.support.isolating import needs_isolation
 from tests.support.runs import bird_task
 from tests.support.waiting import STARTS
@@ -145,3 +148,25 @@ def test_what_the_machine_lacks_is_no_part_of_a_program_s_attempt(site: Path) ->
             asyncio.run(tools.call("fetch", {"url": BIRDS}))
         with pytest.raises(MissingCapability, match="no browser"):
             tools.calls()
+
+
+JSON = (("Content-Type", "application/json"),)
+
+
+def test_they_are_those_of_the_tools_and_made_once(tmp_path: Path) -> None:
+    with make_site(tmp_path / "s") as snapshot:
+        assert set(HOSTS) == set(http_hosts(Toolset(snapshot)))
+        hosts = make_hosts(snapshot, accept="rule", synthetic_search=False)
+        assert set(hosts) == set(HOSTS)
+        recorded = Request("POST", "https://google.serper.dev/search", JSON, json_bytes(SEARCH_BODY))
+        with ThreadPoolExecutor(4) as pool:
+            said = list(pool.map(lambda name: hosts["google.serper.dev"](recorded, name), "abcd"))
+        assert [json.loads(answer.body) for answer in said] == [FOUND] * 4
+        unknown = Request("POST", "https://api.exa.ai/search", (), b'{"query": "x"}')
+        assert hosts["api.exa.ai"](unknown, "a").status == 504
+
+
+def test_starting_loads_no_tools() -> None:
+    code = "import sys, stillweb.harness.commands.replay, stillweb.harness.servers.replaying; print([m for m in sys.modules if m.startswith('stillweb.harness.tools')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

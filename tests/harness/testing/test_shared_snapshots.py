@@ -14,6 +14,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
+from tests.harness.plugin_project import run
 from tests.proxy.origin import Answer, Origin
 
 PLAIN = {"Content-Type": "text/plain"}
@@ -83,3 +84,21 @@ def test_what_others_recorded_is_kept_whole(tmp_path, echo, mode):
         assert list(snapshot.conversations()) == [(f"{PAGE}talk", talk)]
         assert snapshot.profile == profile
         assert snapshot.settings["keep_text"] is False
+
+
+pytest_plugins = ["pytester"]
+
+CODE = """
+import pytest
+@pytest.mark.snapshot("made")
+def test_it(stillweb):
+    assert stillweb.recording
+"""
+
+
+@pytest.mark.slow
+def test_workers_of_xdist_refuse_to_record(pytester):
+    result = run(pytester, CODE, "-n", "1", "--stillweb-mode=once")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*several processes can't record one snapshot; record without -n*"])
+    assert not (pytester.path / "made").exists()

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,9 +23,11 @@ from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
+from tests.harness.tools.browsed import browsed
 from tests.proxy.kinds_of_pages import handle
 from tests.proxy.sites import Answer, serve
 from tests.proxy.streaming import streaming_site
+from tests.support.waiting import HANG
 
 LIST = """<!DOCTYPE html><title>List</title><table><tr><th aria-sort=descending>Year</tr><tr><td>1781</tr></table>
 <label>Region <select name=region><option>All</option><option>North</option></select></label>
@@ -196,3 +199,33 @@ def test_a_document_without_a_root_shows_nothing(served: Served) -> None:
     assert not shown.is_error
     assert shown.text.endswith("### Snapshot\n```yaml\n\n```")
     assert "No matches" in call("browser_find", text="here").text
+
+
+SITE = "https://late.test/"
+PAGE = """<title>Late</title><p>hello</p>
+<script>setTimeout(() => { alert("boo"); document.body.append("now"); }, 6000)</script>"""
+BOO = '### Modal state\n- ["alert" dialog with message "boo"]: can be handled by browser_handle_dialog'
+
+
+@pytest.mark.slow
+def test_a_dialog_ends_what_waits_for_the_page(tmp_path: Path) -> None:
+    """Both waited for ever: a page that a dialog holds answers nothing."""
+    with browsed(tmp_path / "s", lambda site: site.add(SITE, PAGE), ["playwright-mcp"]) as served:
+        session = served.toolset.session("s")
+
+        def call(name: str, **given: object) -> ToolResult:
+            return served.runner.run(asyncio.wait_for(session.call(name, given), HANG))
+
+        call("browser_navigate", url=SITE)
+        waits = "() => new Promise(done => setTimeout(() => { alert('hm'); done(1) }, 300))"
+        evaluated = call("browser_evaluate", function=waits)
+        assert not evaluated.is_error
+        assert '["alert" dialog with message "hm"]' in evaluated.text
+        assert not call("browser_handle_dialog", accept=True).is_error
+        waited = call("browser_wait_for", text="now")
+        assert waited.is_error
+        assert waited.text == (
+            f"### Error\nTimeoutError: browserBackend.callTool: Timeout 5000ms exceeded.\n{BOO}"
+        )
+        assert not call("browser_handle_dialog", accept=True).is_error
+        assert "Waited for now" in call("browser_wait_for", text="now").text

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from stillweb.harness.tools.store import Store
+from stillweb.harness.runs.given_text import GivenText
+from stillweb.harness.tools import Toolset
+from stillweb.harness.tools.contract import ToolResult
+from stillweb.harness.tools.store import Store, first_alike
+from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import SITE, Recorder
+from tests.proxy.frozen import Site
 
 
 def test_what_had_one_answer_is_had_in_any_order_but_a_part_is_not_the_whole(tmp_path: Path) -> None:
@@ -98,3 +106,118 @@ def test_of_two_orders_of_a_query_each_gets_its_own_answer(tmp_path: Path, signe
             by_rule = visit.follow(f"{address}&")
             assert by_rule.capture is not None
             assert (by_rule.capture.url, by_rule.verdict) == (address, "rule:empty-query")
+
+
+PAGES = [f"https://a.test/{name}" for name in ("one", "two", "three")]
+
+
+def test_the_order_of_questions_changes_no_evidence(tmp_path: Path) -> None:
+    site = Site(tmp_path / "s")
+    for _ in range(3):
+        for page in PAGES:
+            site.add(page, f"<p>{page}</p>".encode())
+    found = set()
+    with site.open() as snapshot:
+        store = Store(snapshot)
+        for number, order in enumerate(permutations(PAGES)):
+            visit = store.session(str(number))
+            named = {page: visit.look(Request("GET", page)).chain[0].place for page in (*order, *order)}
+            found.add(str(sorted(named.items())))
+        assert len(found) == 1
+        given = GivenText(store)
+        entry = {"url": PAGES[0], "method": "GET"}
+        last = [c for c in snapshot.captures() if c.url == PAGES[0]][-1]
+        told = {"file": last.filename, "offset": last.offset, "digest": last.digest}
+        named_now = given.evidence({**entry, "capture": told})
+        assert named_now is not None
+        assert (named_now["file"], named_now["offset"]) == first_alike(snapshot, last).place != last.place
+        assert given.evidence({**entry, "capture": None}) is None
+        # a rule answers the request with the capture of another address
+        moved = {"url": "https://a.test/other/path", "method": "GET", "capture": told}
+        assert given.evidence(moved) == named_now
+
+
+def test_what_says_something_else_is_not_named(tmp_path: Path) -> None:
+    site = Site(tmp_path / "s")
+    url = "https://a.test/"
+    site.add(url, b"<p>old</p>")
+    site.add(url, b"<p>new</p>")
+    site.add(url, b"<p>new</p>", headers=(("Content-Type", "text/plain"),))
+    site.add(url, b"<p>new</p>", status=404)
+    for aim in ("/x", "/y"):
+        site.add(url, b"moved", status=302, headers=(("Location", aim),))
+    with site.open() as snapshot:
+        captures = list(snapshot.captures())
+        assert len(captures) == 6
+        assert [first_alike(snapshot, one) for one in captures] == captures
+
+
+HERE = "http://here.test:8080"
+ANN = "Basic " + base64.b64encode(b"ann:p@ss").decode()
+
+
+def said(path: Path, url: str) -> ToolResult:
+    async def ask(snapshot: Snapshot) -> ToolResult:
+        session = Toolset(snapshot, ["fetch"]).session("s")
+        return await session.call("fetch", {"url": url, "raw": True})
+
+    with Snapshot.open(path) as snapshot:
+        return asyncio.run(ask(snapshot))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("site") / "s"
+    places = {
+        "hostless": "http:///page",
+        "scheme": "http:/page",
+        "relative": "///page",
+        "user": f"{HERE.replace('//', '//bob:secret@')}/page",
+        "nowhere": "http:page",
+    }
+    with Writer.open(path) as writer:
+        site = Recorder(writer)
+        for name, place in places.items():
+            site.add(f"{HERE}/{name}", status=302, headers=(("Location", place),))
+        site.add(f"{HERE}/page", "at the port", "text/plain")
+        site.add("http://here.test/page", "at no port", "text/plain")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (f"{HERE}/hostless", "at no port"),
+        (f"{HERE}/scheme", "at no port"),
+        (f"{HERE}/relative", "at the port"),
+        (f"{HERE}/user", "at the port"),
+    ],
+)
+def test_it_goes_where_httpx_goes(site: Path, url: str, text: str) -> None:
+    result = said(site, url)
+    assert (result.is_error, result.text.splitlines()[-1]) == (False, text)
+    assert f"Contents of {url}:" in result.text
+
+
+def test_an_address_without_a_name_is_nowhere(site: Path) -> None:
+    assert said(site, f"{HERE}/nowhere").text.startswith(f"Failed to fetch {HERE}/nowhere: ConnectError(")
+
+
+def test_a_page_that_asks_who_comes_knows_who_does(tmp_path: Path) -> None:
+    """Recorded with a user and without: each is answered as it was, and never with the other's."""
+    from datetime import UTC, datetime
+
+    from stillweb.snapshots.capture import Exchange
+    from stillweb.snapshots.request import Request
+
+    with Writer.open(tmp_path / "s") as writer:
+        for number, (who, status, body) in enumerate(
+            [((), 401, b"who?"), ((("Authorization", ANN),), 200, b"ann's")]
+        ):
+            begin = writer.event("s")
+            fields = (("Content-Type", "text/plain"), ("Vary", "Authorization"))
+            at = datetime(2025, 1, 1, 0, 0, number, tzinfo=UTC)
+            request = Request("GET", f"{HERE}/mine", who)
+            writer.exchange(Exchange(request, status, "OK", fields, body, at, "s", begin, writer.event("s")))
+    assert said(tmp_path / "s", f"{HERE}/mine").text == f"Failed to fetch {HERE}/mine - status code 401"
+    assert said(tmp_path / "s", f"{HERE.replace('//', '//ann:p%40ss@')}/mine").text.endswith("ann's")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from stillweb.harness.benchmarks.browsecomp.prompts import (
     Failure,
+    PageReader,
     Prompt,
     build,
     fit_pages,
@@ -26,6 +27,10 @@ from stillweb.harness.benchmarks.browsecomp.prompts import (
 )
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
+from tests.harness.tools.frozen import SITE, Recorder
+from tests.snapshots.text.test_text import ARTICLE
 from tests.support.spending import cpu_seconds
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -234,3 +239,16 @@ def test_what_was_counted_once_is_not_counted_again() -> None:
     assert prompt.tokens > 1_000_000
     assert spent[0] < 10, spent
     assert spent[1] < spent[0] / 4, spent
+
+
+def test_a_page_of_which_the_recording_does_not_decide_is_told(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        site.add(f"{SITE}/first", ARTICLE)
+        sent = b'{"user":"ann"}'
+        site.add(f"{SITE}/login", status=303, method="POST", sent=sent, headers=(("Location", "/"),))
+        site.add(f"{SITE}/home", ARTICLE)
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        reader = PageReader(snapshot)
+        told = "the recording does not decide that it is this answer"
+        assert [told in reader.read(SITE + path).notes for path in ("/first", "/home")] == [False, True]

@@ -48,39 +48,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
+# names that are not of `stillweb.api`
 _HOME = {
-    **dict.fromkeys(
-        (
-            "Recording",
-            "Replay",
-            "Run",
-            "Tools",
-            "certify",
-            "check",
-            "compare",
-            "coverage",
-            "cut",
-            "diff",
-            "drift",
-            "env",
-            "fetch",
-            "fork",
-            "lookup",
-            "open",
-            "publish",
-            "pull",
-            "record",
-            "refresh",
-            "replay",
-            "run",
-            "score",
-            "serve",
-            "serve_live",
-            "tables",
-            "tools",
-        ),
-        "stillweb.api",
-    ),
     **dict.fromkeys(("Request", "Snapshot", "Writer", "seal", "verify"), "stillweb.snapshots"),
     **dict.fromkeys(("Gateway", "Recorder"), "stillweb.proxy"),
 }
@@ -130,9 +99,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value = version("stillweb")
-    elif name in _HOME:
+    elif name in __all__:
         try:
-            value = getattr(import_module(_HOME[name]), name)
+            value = getattr(import_module(_HOME.get(name, "stillweb.api")), name)
         except ModuleNotFoundError as error:
             from stillweb.snapshots.extras import missing_extra
 

@@ -222,6 +222,7 @@ def read_headers(lines: Iterable[str]) -> list[tuple[str, str]]:
     return headers
 
 
+ORIGIN_OPTIONS = ("ca_file", "upstream", "client_cert", "insecure")
 _ORIGIN_OPTIONS = (
     click.option(
         "--ca-file",

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from stillweb.harness._parsing import read_lines
 from stillweb.harness.commands.options import (
+    ORIGIN_OPTIONS,
     FiniteRange,
     LocalPath,
     OptionFor,
@@ -179,6 +180,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     urls: tuple[str, ...],
     out: Path,
     url_file: Path | None,
@@ -192,29 +194,16 @@ def command(
     values: Path | None,
     links: str,
     ignore_robots: bool,
-    locale: str | None,
-    timezone: str | None,
-    viewport: str | None,
-    device: str | None,
-    user_agent: str | None,
-    headers: tuple[str, ...],
-    clock: str | None,
-    storage_state: str | None,
-    headful: bool,
-    cdp: str | None,
     pdfs: bool,
     parallel: int | None,
     session: str,
     port: int,
     resolve: tuple[str, ...],
-    ca_file: Path | None,
-    upstream: str | None,
-    client_cert: Path | None,
-    insecure: bool,
     private: bool | None,
     no_proxy: tuple[str, ...],
     isolate: bool,
     engine: str,
+    **options: Any,
 ) -> int:
     """Record URLS with a browser, or whatever PROGRAM fetches, into the snapshot directory OUT.
 
@@ -251,10 +240,8 @@ def command(
     if misses and (program or wanted or flows):
         raise click.UsageError("--misses stands alone: no URLs, steps or program beside it")
     _check(wanted, flows, steps, explore is not None)
-    given = {
-        "locale": locale, "timezone": timezone, "viewport": viewport, "device": device, "user_agent": user_agent,
-        "headers": dict(read_headers(headers)), "clock": clock, "storage_state": storage_state, "headful": headful, "cdp": cdp,
-    }  # fmt: skip
+    origins = {name: options.pop(name) for name in ORIGIN_OPTIONS}
+    given = {**options, "headers": dict(read_headers(options["headers"]))}  # of the browser
     if (program or misses) and any(given.values()):
         name = next(name for name, value in given.items() if value).replace("_", "-").removesuffix("s")
         raise click.UsageError(
@@ -279,20 +266,19 @@ def command(
 
         limits = Limits(explore, depth, seconds, delay, parallel or 2, not ignore_robots)
         choices = Choices(values=read_lines(values) if values else [], links=links)
-    options = None if program or misses else _options(steps, task_set or (), given)
+    browser = None if program or misses else _options(steps, task_set or (), given)
     origin = f"program {Path(program[0]).name}" if program else "ledger" if misses else "browser"
     provenance = provenance_now(origin, _chosen(ctx))
     if engine == "ray":
         alone = {
-            "PROGRAM": program, "--misses": misses, "--explore": explore, "--cdp": cdp, "--headful": headful,
-            "--port": port,
+            "PROGRAM": program, "--misses": misses, "--explore": explore, "--cdp": given["cdp"],
+            "--headful": given["headful"], "--port": port,
         }  # fmt: skip
         if named := next((name for name, value in alone.items() if value), None):
             raise click.UsageError(f"--engine ray records URLs by browsers of its own: not with {named}")
         code = _browse_on_cluster(
-            wanted, flows, out, options, pdfs, parallel, provenance,
-            {"resolve": places, "upstream_ca": ca_file, "insecure": insecure, "private": private,
-             "upstream": upstream, "client_cert": client_cert},
+            wanted, flows, out, browser, pdfs, parallel, provenance,
+            {"resolve": places, "private": private, "upstream_ca": origins.pop("ca_file"), **origins},
         )  # fmt: skip
         return max(code, 1) if task_set and task_set.problems else code
     again = (out / "archive").is_dir()
@@ -302,16 +288,13 @@ def command(
             status_line() as show,
             record(
                 out,
-                browser=options,
-                ca_file=ca_file,
-                insecure=insecure,
+                browser=browser,
                 private=private,
                 resolve=places,
-                upstream=upstream,
-                client_cert=client_cert,
                 port=port,
                 on_status=lambda stats: show(stats.line()),
                 provenance=provenance,
+                **origins,
             ) as recording,
         ):
             since = recording.writer.place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,15 +44,7 @@ from stillweb.snapshots.words import counted
     "[default: --no-private]",
 )
 @click.option("--ignore-robots", is_flag=True, help="Do not ask robots.txt.")
-def command(
-    snapshots: tuple[Path | str, ...],
-    out: Path,
-    misses: tuple[Path, ...],
-    pause: float,
-    ca_file: Path | None,
-    private: bool,
-    ignore_robots: bool,
-) -> int:
+def command(snapshots: tuple[Path | str, ...], out: Path, **options: Any) -> int:
     """Record anew what SNAPSHOTS hold: their views with their steps, one after the other, and pages that no view loaded.
 
     Only GET requests are repeated beside the views, so that nothing is posted twice. A page that robots.txt forbids is
@@ -64,10 +57,7 @@ def command(
     from stillweb.api import refresh
 
     with progress("recording anew", unit="pages") as advance:
-        done = refresh(
-            snapshots, out, misses=misses, pause=pause, ca_file=ca_file, private=private,
-            ignore_robots=ignore_robots, progress=advance,
-        )  # fmt: skip
+        done = refresh(snapshots, out, progress=advance, **options)
     for url in done.forbidden:
         say(f"{url}: left out, since its site's robots.txt forbids it or can't be read")
     for url, reason in done.failed:

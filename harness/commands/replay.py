@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillweb.harness.commands.options import (
+    ORIGIN_OPTIONS,
     SNAPSHOT_TO_BE,
     LocalPath,
     accept_option,
@@ -100,10 +101,8 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     snapshots: tuple[Path | str, ...],
-    port: int,
-    accept: str,
-    min_confidence: float,
     isolate: bool,
     no_proxy: tuple[str, ...],
     clock: str | None,
@@ -113,16 +112,11 @@ def command(
     rules: Path | None,
     stop_at_miss: bool,
     record_misses: Path | None,
-    ca_file: Path | None,
-    upstream: str | None,
-    client_cert: Path | None,
-    insecure: bool,
-    private: bool,
-    synthetic_search: bool,
     at: str,
     faults: str | None,
     timing: str,
     session: str,
+    **options: Any,
 ) -> int:
     """Serve SNAPSHOTS (later ones lie over earlier ones) as a proxy that never connects to anything.
 
@@ -153,15 +147,9 @@ def command(
         program, {"--no-proxy": past, "--clock": clock is not None, "--session": session != "default"}
     )
     _check_recording(record_misses, snapshots, isolate=isolate, stop_at_miss=stop_at_miss)
-    origins = {
-        "--ca-file": ca_file,
-        "--upstream": upstream,
-        "--client-cert": client_cert,
-        "--insecure": insecure,
-        "--private": private,
-    }
-    if record_misses is None and (given := [name for name, value in origins.items() if value]):
-        raise click.UsageError(f"{given[0]} is for --record-misses: nothing is asked live without it")
+    if record_misses is None and (given := [name for name in (*ORIGIN_OPTIONS, "private") if options[name]]):
+        name = given[0].replace("_", "-")
+        raise click.UsageError(f"--{name} is for --record-misses: nothing is asked live without it")
     if isolate:
         from stillweb.proxy.net.isolation import canary
 
@@ -176,7 +164,7 @@ def command(
         if rules is not None:
             snapshot.add_rules(rules)
         moment = moment_of(clock, snapshot) if clock is not None else None
-        if synthetic_search:
+        if options["synthetic_search"]:
             make_search_ready(snapshot)
         until = Until()
         programs: list[Popen[bytes]] = []
@@ -188,20 +176,12 @@ def command(
 
         with replay_snapshot(
             snapshot,
-            port=port,
-            accept=accept,
-            min_confidence=min_confidence,
             ledger=ledger,
-            synthetic_search=synthetic_search,
             record_misses=record_misses,
-            ca_file=ca_file,
-            insecure=insecure,
-            upstream=upstream,
-            client_cert=client_cert,
-            private=private,
             on_miss=stop if stop_at_miss else None,
             faults=disturbed,
             timing=timing,
+            **options,
         ) as replaying:
             tune_process()
             if program:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -192,39 +192,22 @@ def command(
     run_file: Path | None,
     data: Path | None,
     contracts: tuple[str, ...],
-    uploads: Path | None,
-    rubrics: str | None,
-    grader_template: Path | None,
-    split: str | None,
     only: str | None,
-    limit: int | None,
-    epochs: int,
-    parallel: int | None,
-    accept: str,
-    min_confidence: float,
     max_expected_wrong: float | None,
-    synthetic_search: bool,
-    tape: str,
-    tape_path: Path | None,
     max_steps: int,
     max_calls: int,
     max_tokens: int | None,
     max_cost: float | None,
     prices: Path | None,
     timeout: float,
-    mode: str,
-    ignore_case: bool,
     otlp: str | None,
-    engine: str,
-    retry_failed: bool,
     at: str,
     faults: str | None,
-    timing: str,
     drill: str | None,
     isolate: bool,
-    allow_unconfined: bool,
     as_json: bool,
     verbose: bool,
+    **options: Any,
 ) -> None:
     """Run AGENT on the tasks of SET against frozen snapshots. The same command continues an unfinished run.
 
@@ -238,7 +221,8 @@ def command(
             raise click.UsageError(
                 "--file names tasks, agents and directory; leave --tasks, --agent, --snapshot and -o out"
             )
-        _run_file(run_file, data, mode, retry_failed, allow_unconfined, as_json)
+        kept = ("mode", "retry_failed", "allow_unconfined")
+        _run_file(run_file, data, as_json, {name: options[name] for name in kept})
         return
     if source is None or agent is None or out is None:
         name = "--tasks" if source is None else "--agent" if agent is None else "--out"
@@ -257,7 +241,7 @@ def command(
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
 
-    if synthetic_search and snapshots:
+    if options["synthetic_search"] and snapshots:
         with Snapshot.open(*snapshots, at=at) as snapshot:
             make_search_ready(snapshot)
 
@@ -273,31 +257,14 @@ def command(
             snapshot=snapshots,
             out=path,
             contracts=() if contracts == ("none",) else contracts,
-            split=split,
             only=[name.strip() for name in only.split(",")] if only is not None else (),
-            limit=limit,
-            epochs=epochs,
-            parallel=parallel,
-            accept=accept,
-            min_confidence=min_confidence,
-            synthetic_search=synthetic_search,
             limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_cost),
             prices=_prices(prices, max_cost),
-            tape=tape,  # type: ignore[arg-type]  # click has checked the choice
-            tape_path=tape_path,
-            rubrics=rubrics,
-            grader_template=grader_template,
-            uploads=uploads,
-            mode=mode,  # type: ignore[arg-type]
-            ignore_case=ignore_case,
-            engine=engine,  # type: ignore[arg-type]
-            retry_failed=retry_failed,
-            allow_unconfined=allow_unconfined,
             faults=disturbed,
             at=at,
-            timing=timing,
             display=display,
             note=say,
+            **options,
         )
 
     if drill:
@@ -334,9 +301,7 @@ def _drill(plain: Run, faulted: Run, as_json: bool) -> None:
     click.echo(f"compare in full: stillweb compare {plain.path} {faulted.path}")
 
 
-def _run_file(
-    path: Path, data: Path | None, mode: str, retry_failed: bool, allow_unconfined: bool, as_json: bool
-) -> None:
+def _run_file(path: Path, data: Path | None, as_json: bool, options: dict[str, Any]) -> None:
     """Run each model of SGI-Bench's run file on each of its sets, in `output_dir/MODEL/SET-SPLIT`."""
     from stillweb.api import run as run_tasks
     from stillweb.harness.agents.attempt import Limits
@@ -359,11 +324,9 @@ def _run_file(
             limit=file.limit,
             parallel=file.concurrency,
             limits=Limits(seconds=None),
-            mode=mode,  # type: ignore[arg-type]
-            retry_failed=retry_failed,
-            allow_unconfined=allow_unconfined,
             display=make_display(),
             note=say,
+            **options,
         )
         if wrong := show_run(run, as_json)[1]:
             found.append(f"{run.path}: {wrong}")

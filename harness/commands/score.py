@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -66,14 +67,11 @@ def command(
     write: bool,
     source: str | None,
     predictions: Path | None,
-    rubrics: Path | None,
-    grader_template: Path | None,
-    mode: str | None,
-    ignore_case: bool | None,
     ask_judge: bool,
     parallel: int | None,
     out: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Compute every score of RUN anew, from its traces alone, and say which come out differently.
 
@@ -91,13 +89,10 @@ def command(
         return _predictions(
             source,
             predictions,
-            rubrics,
-            grader_template,
-            mode,
-            bool(ignore_case),
             parallel or 2,
             out or Path(f"{predictions.stem}-scored"),
             as_json,
+            options,
         )
     if run is None:
         raise click.UsageError("name a RUN, or saved answers with --tasks and --predictions")
@@ -111,14 +106,11 @@ def command(
             write=write,
             out=out,
             tasks=source,
-            rubrics=rubrics,
-            grader_template=grader_template,
-            mode=mode,  # type: ignore[arg-type]  # click has checked the choice
-            ignore_case=ignore_case,
             ask_judge=ask_judge,
             parallel=parallel or 2,
             progress=advance,
             note=say,
+            **options,
         )
     summary = show_summary(done.path, done.certificate, as_json)
     failed = failed_attempts(summary)
@@ -139,13 +131,10 @@ def command(
 def _predictions(
     source: str,
     predictions: Path,
-    rubrics: Path | None,
-    grader_template: Path | None,
-    mode: str | None,
-    ignore_case: bool,
     parallel: int,
     out: Path,
     as_json: bool,
+    options: dict[str, Any],
 ) -> int:
     """Score saved answers as a run of the agent that gives them; write its report and certificate."""
     from stillweb.api import run as run_tasks
@@ -158,13 +147,10 @@ def _predictions(
         tasks=source,
         agent=f"predictions:{predictions.absolute()}",
         out=out,
-        rubrics=rubrics,
-        grader_template=grader_template,
-        mode="fixed" if mode == "fixed" else "faithful",
-        ignore_case=ignore_case,
         parallel=parallel,
         display=make_display(),
         note=say,
+        **options | {"mode": options["mode"] or "faithful", "ignore_case": bool(options["ignore_case"])},
     )
     _, wrong = show_run(run, as_json)
     say(f"report: {write_report(out)}")

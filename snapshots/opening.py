@@ -23,7 +23,6 @@ from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces, se
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.remote import RemoteFile, RemotePlace, drop_old_blocks, is_remote, open_store
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.boundaries import boundary_after
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
     LARGEST_MEMBER,
@@ -35,6 +34,7 @@ from stillweb.snapshots.warc.container import (
     read_package,
     stamp_of,
 )
+from stillweb.snapshots.warc.scan import boundary_after
 
 # Raised by zipfile for a file that is no zip, has wrong offsets, or can't be unpacked.
 BAD_ZIP = (

@@ -38,8 +38,7 @@ def command(
     from stillweb.api import certify
     from stillweb.harness.agents.command import unset_notes
     from stillweb.harness.results.kept_certificate import kept_hash
-    from stillweb.harness.results.left_out import failed_attempts, left_out
-    from stillweb.harness.results.summary import summarise
+    from stillweb.harness.results.summary import failed_attempts, left_out, summarise
     from stillweb.harness.runs.run_files import RunFiles
 
     files = RunFiles(run)

@@ -69,7 +69,7 @@ def command(
     """
     from stillweb.api import coverage
     from stillweb.api import open as open_snapshot
-    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.commands.options import read_tasks
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")

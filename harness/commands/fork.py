@@ -43,7 +43,7 @@ def command(
     stillweb compare run1 run2
     """
     from stillweb.api import fork
-    from stillweb.harness.results.left_out import failed_attempts
+    from stillweb.harness.results.summary import failed_attempts
     from stillweb.harness.runs.display import make_display
     from stillweb.snapshots.errors import GateFailed
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from stillweb.harness.console import say
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import read_confidence
@@ -17,6 +18,21 @@ from stillweb.snapshots.remote import is_remote, open_store
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from stillweb.harness.task import TaskSet
+
+
+def read_tasks(source: str) -> TaskSet:
+    """Return a task set; print which records could not be read, and which fields are not used.
+
+    A command that leaves out a record must end with exit code 1: a misspelt field must not look like a success.
+    """
+    from stillweb.harness.datasets import load_tasks
+
+    tasks = load_tasks(source)
+    for remark in tasks.remarks:
+        say(remark)
+    return tasks
 
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)

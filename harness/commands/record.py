@@ -21,9 +21,9 @@ from stillweb.harness.commands.options import (
     engine_option,
     origin_options,
     read_headers,
+    read_tasks,
 )
 from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
-from stillweb.harness.commands.task_set import read_tasks
 from stillweb.harness.console import say, say_failures, status_line, table
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.errors import GateFailed

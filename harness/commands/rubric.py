@@ -29,7 +29,7 @@ def compile_(tasks: str, out: Path) -> int:
     \b
     stillweb rubric compile goal.jsonl -o rubrics.json          exit code 1 on a record that can't be read
     """
-    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.commands.options import read_tasks
     from stillweb.harness.rubric import compile_rubrics, load_rubrics, save_rubrics
 
     loaded = read_tasks(tasks)
@@ -51,7 +51,7 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     \b
     stillweb rubric lint goal.jsonl --rubrics rubrics.json      exit code 1 on a finding, or a record that can't be read
     """
-    from stillweb.harness.commands.task_set import read_tasks
+    from stillweb.harness.commands.options import read_tasks
     from stillweb.harness.curation.lint import lint
     from stillweb.harness.rubric import load_rubrics
 

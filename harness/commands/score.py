@@ -97,7 +97,7 @@ def command(
     if run is None:
         raise click.UsageError("name a RUN, or saved answers with --tasks and --predictions")
     from stillweb.api import score
-    from stillweb.harness.results.left_out import failed_attempts
+    from stillweb.harness.results.summary import failed_attempts
     from stillweb.snapshots.errors import GateFailed
 
     with progress("scoring") as advance:

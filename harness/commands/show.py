@@ -24,8 +24,7 @@ FEW = 3  # attempts that are listed in any case: the summary keeps to ten lines
 
 def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each: bool = True) -> Summary:
     """Print the scores of `each` attempt, or of a few, the means with their spread, and the certificate ({}: not certified)."""
-    from stillweb.harness.results.left_out import left_out
-    from stillweb.harness.results.summary import summarise, value_of
+    from stillweb.harness.results.summary import left_out, summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles
 
     summary = summarise(run)
@@ -93,7 +92,7 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
 
 def show_run(run: Run, as_json: bool, *, each: bool = True) -> tuple[Summary, str]:
     """Print a run's scores; return their summary, and what failed or could not be read, or ""."""
-    from stillweb.harness.results.left_out import failed_attempts, unread_records
+    from stillweb.harness.results.summary import failed_attempts, unread_records
     from stillweb.harness.runs.run_files import RunFiles
 
     summary = show_summary(run.path, run.certificate, as_json, each=each)

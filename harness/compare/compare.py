@@ -467,7 +467,7 @@ def other_rules(a: Rules, b: Rules) -> list[str]:
 def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
     """Return remarks on the runs: a missing certificate, a partial task set, unreadable records."""
     from stillweb.harness.results.kept_certificate import read_kept
-    from stillweb.harness.results.left_out import part, unread_records
+    from stillweb.harness.results.summary import part, unread_records
     from stillweb.harness.runs.run_files import RunFiles
 
     found = []

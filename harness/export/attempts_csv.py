@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.export.files import write
+from stillweb.harness.export import write
 from stillweb.harness.results.summary import UNFINISHED
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring import Score

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.export.files import finished, start_of, write
+from stillweb.harness.export import finished, start_of, write
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import Event, Trace, digest

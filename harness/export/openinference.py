@@ -14,7 +14,7 @@ from queue import Queue
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
-from stillweb.harness.export.files import finished, start_of, write
+from stillweb.harness.export import finished, start_of, write
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import Event, Trace, read_trace
 from stillweb.snapshots.errors import StillwebError

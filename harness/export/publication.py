@@ -19,8 +19,7 @@ from typing import Any
 
 from stillweb.harness.export.published import SUFFIX, encrypt
 from stillweb.harness.export.published import publish as write_published
-from stillweb.harness.runs.relocated_paths import snapshots_now
-from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.runs.run_files import RunFiles, snapshots_now
 from stillweb.snapshots._os.atomic_write import atomic_folder
 from stillweb.snapshots._os.random_access import BytesPlace, Place, chunks
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError

@@ -39,10 +39,9 @@ from stillweb.harness.results.kept_certificate import (
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.runs.engine import Job
 from stillweb.harness.runs.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
-from stillweb.harness.runs.relocated_paths import snapshots_to_repeat
 from stillweb.harness.runs.repeating import Known
 from stillweb.harness.runs.resources import read_rubrics
-from stillweb.harness.runs.run_files import RunFiles
+from stillweb.harness.runs.run_files import RunFiles, snapshots_to_repeat
 from stillweb.harness.scoring.grading import grader_template
 from stillweb.harness.scoring.judging import Evaluator
 from stillweb.harness.task import Task, TaskSet

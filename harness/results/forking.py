@@ -12,9 +12,8 @@ from stillweb.harness._parsing import look_in, session_of
 from stillweb.harness.agents import identity_of
 from stillweb.harness.models.tape import Tape
 from stillweb.harness.results.certificate import make_certificate
-from stillweb.harness.runs.relocated_paths import snapshots_to_repeat
 from stillweb.harness.runs.resources import agent_of, read_rubrics
-from stillweb.harness.runs.run_files import RunFiles, Settings, scoring_variables
+from stillweb.harness.runs.run_files import RunFiles, Settings, scoring_variables, snapshots_to_repeat
 from stillweb.harness.runs.runner import start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace

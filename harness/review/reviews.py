@@ -49,7 +49,7 @@ class Hint:
 
 def hints_of(trace: Trace) -> list[Hint]:
     """Return hints from a trace, in the order of the classes in a chain."""
-    from stillweb.harness.scoring.expected_answer import wanted
+    from stillweb.harness.scoring.value_search import wanted
 
     answer, score = trace.last("answer"), trace.last("score")
     rows = (answer or {}).get("rows") or []
@@ -158,8 +158,7 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
 
 def _of_text(trace: Trace, answer: Event | None) -> list[Hint]:
     """Return hints for a text answer. A value never seen may have to be computed, so it blocks no class."""
-    from stillweb.harness.scoring.expected_answer import wanted
-    from stillweb.harness.scoring.value_search import Seen
+    from stillweb.harness.scoring.value_search import Seen, wanted
 
     looked = [one for one in wanted(trace) if one.seen is not None]
     if not looked or answer is None:

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stillweb.harness.tools import jina
 from stillweb.harness.tools.contract import Contract, ToolResult, checker, load, said
-from stillweb.harness.tools.httpx_text import httpx_text
-from stillweb.harness.tools.store import Found, Visit
+from stillweb.harness.tools.store import Found, Visit, httpx_text
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request

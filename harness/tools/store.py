@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.message import Message
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from stillweb.harness.tools.httpx_text import text_codec
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.replay.faults import older, read_pace
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inflate, too_large, within
 from stillweb.snapshots.evidence.confidence import SERVED, Confidence, both
 from stillweb.snapshots.evidence.lookup import doubted
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
+from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Headers, Request, signed_in
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.text.text import READ, FrozenText, extract, extract_html
@@ -28,6 +31,55 @@ from stillweb.snapshots.warc.messages import set_cookies
 if TYPE_CHECKING:
     from stillweb.proxy.replay.faults import Faults, FaultSession
     from stillweb.snapshots.text.search import SearchIndex
+
+
+def httpx_text(response: Response) -> str:
+    """Return the body as text, by the charset of Content-Type if Python knows it, else UTF-8.
+
+    A compressed body that ends early is decoded as far as it goes; bytes after its end are ignored. Raise
+    EncodingProblem, with zlib's message, where httpx fails.
+    """
+    body = _unpacked(response.body, response.header("content-encoding"))
+    return body.decode(_charset(response.header("content-type")), "replace")
+
+
+def _charset(content_type: str | None) -> str:
+    message = Message()
+    message["content-type"] = content_type or ""
+    label = message.get_content_charset()
+    return text_codec(label)
+
+
+def text_codec(label: str | None) -> str:
+    """Return the name of the Python codec for a charset label; `utf-8` if unknown or no text encoding (`hex`)."""
+    try:
+        b"a".decode(label or "utf-8", "replace")
+        return codecs.lookup(label or "utf-8").name
+    except (LookupError, UnicodeError):
+        return "utf-8"
+
+
+def _unpacked(body: bytes, encoding: str | None) -> bytes:
+    for name in reversed([part.strip().lower() for part in (encoding or "").split(",")]):
+        if name == "gzip":
+            body = _inflated(body, GZIP)
+        elif name == "deflate":
+            try:
+                body = _inflated(body, ZLIB)
+            except EncodingProblem:
+                body = _inflated(body, DEFLATE)
+        elif name in ("br", "zstd"):  # the real server doesn't accept these, but browsers do
+            body = encodings.decode(body, name)
+    return body
+
+
+def _inflated(body: bytes, form: int) -> bytes:
+    refusal = EncodingProblem(too_large("the body", IN_MEMORY))
+    try:
+        return b"".join(within(Inflate(form).feed(body), IN_MEMORY, lambda: refusal))
+    except ValueError as error:
+        raise EncodingProblem(str(error)) from error
+
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 MOST_REDIRECTS = 20  # httpx and requests stop after 20 and 30

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.harness.results.kept_certificate import read_kept
-from stillweb.harness.results.left_out import failed_attempts, left_out
-from stillweb.harness.results.summary import Mean, Summary, summarise
+from stillweb.harness.results.summary import Mean, Summary, failed_attempts, left_out, summarise
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.trace import Trace
 

@@ -172,7 +172,7 @@ class Library:
 
     def _snapshot_of(self, table: RunTable) -> str:
         """Return the name of a run's snapshot, which is put on the shelf; "" if the run has none."""
-        from stillweb.harness.runs.relocated_paths import snapshots_now
+        from stillweb.harness.runs.run_files import snapshots_now
 
         try:
             settings, _ = table.files.manifest()

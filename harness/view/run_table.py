@@ -153,7 +153,7 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
 
 def _row(trace: Trace, name: str) -> Row:
     from stillweb.harness.compare.compare import rules_of
-    from stillweb.harness.scoring.expected_answer import is_right
+    from stillweb.harness.scoring.value_search import is_right
 
     score, answer = trace.last("score"), trace.last("answer") or {}
     if score is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillweb.harness.scoring import Score
-from stillweb.harness.scoring.expected_answer import Wanted, wanted
+from stillweb.harness.scoring.value_search import Wanted, wanted
 from stillweb.harness.trace import Event, Trace
 from stillweb.snapshots.words import counted
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
@@ -15,7 +16,6 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.proxy.browser.bounded_evaluate import answered
-from stillweb.proxy.browser.consent import least_consent
 from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle
 from stillweb.proxy.browser.newest import Newest
@@ -37,6 +37,50 @@ if TYPE_CHECKING:
     )
 
     from stillweb.snapshots.secrets.redact import Redactor
+
+# Least consent first. An acknowledgement of a banner without a choice ("OK") gives no more than it asks for.
+FIRST = ("reject", "settings", "acknowledge", "accept")
+WITHIN = ("reject", "save", "accept", "acknowledge")  # in the choices that a settings button opened
+
+
+@functools.cache
+def _patterns() -> str:
+    """Return the patterns by kind, as JSON: Playwright would take apart and check each value of an object."""
+    folder = files("stillweb.proxy.browser")
+    own, theirs = (
+        json.loads(folder.joinpath(name).read_text(encoding="utf-8"))
+        for name in ("consent.json", "consent_autoconsent.json")
+    )
+    kinds = {*own, *theirs} - {"source", "licence"}
+    return json.dumps({kind: [*theirs.get(kind, []), *own.get(kind, [])] for kind in kinds})
+
+
+@functools.cache
+def _finder() -> str:
+    text = files("stillweb.proxy.browser").joinpath("consent.js").read_text(encoding="utf-8")
+    return text[text.index("([patterns, order])") :]
+
+
+async def least_consent(page: Page, *, within: bool = False) -> tuple[ElementHandle, str, str] | None:
+    """Return the button of a page's cookie banner that consents to least, its text and kind; None without one.
+
+    `within` looks through the choices that a settings button opened.
+    """
+    order = list(WITHIN if within else FIRST)
+    best: tuple[ElementHandle, str, str] | None = None
+    for frame in page.frames:
+        try:
+            handle = await answered(frame.evaluate_handle(_finder(), [_patterns(), order]))
+            words = await answered(handle.evaluate("(found) => found && found.slice(1)"))
+            if words is None:
+                continue
+            button = (await handle.get_property("0")).as_element()
+        except PlaywrightError:
+            continue  # the frame goes away, or shows no document
+        if button is not None and (best is None or order.index(words[1]) < order.index(best[2])):
+            best = (button, words[0], words[1])
+    return best
+
 
 LOOK_MS = 2_000  # to list what there is, if an element is missing
 _FIELDS = {

@@ -23,7 +23,7 @@ from stillweb.proxy.record.archive_writer import Draft, byte_fields, text_header
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import has_left
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
-from stillweb.snapshots.http.trailers import merged
+from stillweb.snapshots.http.header_values import merged
 from stillweb.snapshots.identity.irrelevant import errand
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import Redactor

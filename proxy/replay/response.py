@@ -15,9 +15,8 @@ from stillweb.snapshots.cache import cached
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.dates import not_after, parse_timestamp
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.header_values import items_of
+from stillweb.snapshots.http.header_values import TRAILER, is_grpc, items_of, parted
 from stillweb.snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
-from stillweb.snapshots.http.trailers import TRAILER, is_grpc, parted
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.words import whole_number
 

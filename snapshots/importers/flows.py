@@ -14,7 +14,7 @@ from stillweb.snapshots._os.random_access import Place
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.http.trailers import merged
+from stillweb.snapshots.http.header_values import merged
 from stillweb.snapshots.importers.har import TUNNEL, numbered
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request

@@ -31,7 +31,7 @@ from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
 from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, codings, decode_pieces
-from stillweb.snapshots.http.trailers import merged
+from stillweb.snapshots.http.header_values import merged
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.messages import begins_packed

@@ -23,8 +23,7 @@ from stillweb.snapshots.index.indexing import find
 from stillweb.snapshots.index.pairing import Answer, Question, Surroundings, settle
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.warc.boundaries import PIECE, boundary_after
-from stillweb.snapshots.warc.scan import NotSeekable
+from stillweb.snapshots.warc.scan import PIECE, NotSeekable, boundary_after
 from stillweb.snapshots.words import counted
 
 LARGE = 1 << 24  # bytes from which spawned processes are worth their start

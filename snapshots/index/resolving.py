@@ -14,7 +14,7 @@ from stillweb.snapshots.dates import timestamp_of
 from stillweb.snapshots.index.cdxj import json_text, parse_line
 from stillweb.snapshots.index.gathering import Part, Waiting
 from stillweb.snapshots.index.pairing import Answer
-from stillweb.snapshots.warc.digests import contradicts
+from stillweb.snapshots.warc.warc import contradicts
 
 REMEMBERED = 1 << 16  # places of payloads in the cache
 NOWHERE = "is in none of the files"  # end of the note on a revisit whose payload is missing

@@ -38,11 +38,11 @@ from stillweb.snapshots.opening import BAD_ZIP, largest, open_container
 from stillweb.snapshots.operations.signatures import check_signature
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc import messages, warc
-from stillweb.snapshots.warc.chunked import dechunk
 from stillweb.snapshots.warc.container import DIGEST, INDEX, PACKAGE, STEPS, Container
-from stillweb.snapshots.warc.digests import algorithm_of, same_digest
+from stillweb.snapshots.warc.messages import dechunk
 from stillweb.snapshots.warc.reading import Archives, open_block
 from stillweb.snapshots.warc.scan import Damage, NotSeekable, Scanned
+from stillweb.snapshots.warc.warc import algorithm_of, same_digest
 from stillweb.snapshots.words import counted
 
 Progress = Callable[[int, int], None]

@@ -22,7 +22,7 @@ from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.shapes import must_be_unicode, shaped
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.boundaries import PIECE
+from stillweb.snapshots.warc.scan import PIECE
 
 ARCHIVE = "archive/"
 INDEX = "indexes/index.cdxj"

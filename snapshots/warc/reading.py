@@ -16,9 +16,8 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc import messages, warc
-from stillweb.snapshots.warc.chunked import dechunked
-from stillweb.snapshots.warc.digests import Proof, contradicts
-from stillweb.snapshots.warc.warc import Fields, clean_uri
+from stillweb.snapshots.warc.messages import dechunked
+from stillweb.snapshots.warc.warc import Fields, Proof, clean_uri, contradicts
 from stillweb.snapshots.words import counted
 
 LARGE = 1 << 20  # stored bytes from which a record is streamed to get its head

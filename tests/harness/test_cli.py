@@ -1,4 +1,4 @@
-"""The command line through its public face: help, exit codes, errors in one line."""
+"""The command line through its public face: help, exit codes, errors in one line, YAML files that people write."""
 
 from __future__ import annotations
 

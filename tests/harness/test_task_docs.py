@@ -1,4 +1,4 @@
-"""What docs/tasks.md and examples/ say works."""
+"""What docs/tasks.md, other pages of the harness and examples/ say works."""
 
 from __future__ import annotations
 

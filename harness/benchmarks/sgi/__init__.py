@@ -32,5 +32,5 @@ BENCHMARK = Benchmark(
     variables="SGI_",
     wording=f"{_HERE}.common:wording",
     judges=f"{_HERE}.common:judge_endpoints",
-    check=f"{_HERE}.settings:check",
+    check=f"{_HERE}.dry:check",
 )

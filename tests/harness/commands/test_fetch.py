@@ -1,4 +1,4 @@
-"""`stillweb fetch` gives the text that the tool of that name gives: sealed or not, by any spelling, redirects followed."""
+"""`stillweb fetch` gives the text that the tool of that name gives, and `search` makes its index, saying so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stillweb ls`: web sockets; with `--views` the graph as a page, and a view's steps file."""
+"""`stillweb ls`: web sockets, provenance; with `--views` the graph as a page, and a view's steps file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coverage and prompts over a real sealed snapshot: what is there, what is not, and what only looks like it."""
+"""Coverage, needs and affected tasks over real snapshots: what is there, what is not, and what only looks like it."""
 
 from __future__ import annotations
 

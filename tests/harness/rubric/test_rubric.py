@@ -1,4 +1,4 @@
-"""Side-cars: what is read by rule, its links, and the file."""
+"""Side-cars: what is read by rule or stated, their lint, links and file."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from stillweb.harness.results.certificate import certify, make_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs import hashes
 from stillweb.harness.runs.display import SilentDisplay
-from stillweb.harness.runs.relocated_paths import snapshots_now
-from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
+from stillweb.harness.runs.run_files import RunFiles, Settings, snapshots_now, trace_name
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.view.export import write_report

@@ -23,8 +23,8 @@ from stillweb.harness.scoring import (
     score,
     unscored,
 )
-from stillweb.harness.scoring.expected_answer import wanted
 from stillweb.harness.scoring.grading import GradeError, grader_prompt, grader_template, parse_grade
+from stillweb.harness.scoring.value_search import wanted
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.export import write_report

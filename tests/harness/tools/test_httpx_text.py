@@ -8,7 +8,7 @@ import zlib
 import httpx
 import pytest
 
-from stillweb.harness.tools.httpx_text import httpx_text
+from stillweb.harness.tools.store import httpx_text
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stillweb.snapshots.http.trailers import merged, parted
+from stillweb.snapshots.http.header_values import merged, parted
 from stillweb.snapshots.request import Headers
 
 HTML = ("Content-Type", "text/html")

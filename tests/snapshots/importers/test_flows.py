@@ -14,7 +14,7 @@ from mitmproxy.test import tflow
 from wsproto.frame_protocol import Opcode
 
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.http.trailers import parted
+from stillweb.snapshots.http.header_values import parted
 from stillweb.snapshots.operations.importing import import_files, left_out
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot

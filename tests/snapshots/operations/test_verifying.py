@@ -19,7 +19,7 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.digests import same_digest
+from stillweb.snapshots.warc.warc import same_digest
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 from tests.snapshots.malformed import record as warc_record

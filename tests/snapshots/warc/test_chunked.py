@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.warc.chunked import TRAILERS, dechunk, dechunked
+from stillweb.snapshots.warc.messages import TRAILERS, dechunk, dechunked
 
 PARTS = [
     b"5\r\nhello\r\n",

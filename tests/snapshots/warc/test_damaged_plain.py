@@ -17,7 +17,7 @@ from warcio.warcwriter import WARCWriter
 
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.warc.digests import Proof
+from stillweb.snapshots.warc.warc import Proof
 from tests.snapshots.malformed import PAGE, http, record
 
 URL = "http://example.test/page"

@@ -11,13 +11,13 @@ import pytest
 
 from stillweb.harness.benchmarks.sgi.dry import (
     code_blocks,
+    find_environment,
     functions,
     pass_all,
     replace_function,
     same_program,
 )
 from stillweb.harness.benchmarks.sgi.run_file import load_run_file
-from stillweb.harness.benchmarks.sgi.settings import find_environment
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.scoring import MEASURED, Context, JudgeFailed, Score, score
 from stillweb.harness.task import Task

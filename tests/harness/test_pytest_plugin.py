@@ -203,7 +203,6 @@ def test_a_failed_test_prints_its_misses(project):
 
 @pytest.mark.slow
 def test_a_test_that_fails_past_the_snapshot_says_why_and_what_to_do(project):
-    """Its client was only told that the proxy hung up, and nothing in its report named Stillweb."""
     result = run(
         project,
         """

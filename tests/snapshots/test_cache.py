@@ -51,7 +51,6 @@ LONG = "x" * 40_000
     ],
 )
 def test_long_texts_leave_memory(ask: Callable[[int], object]) -> None:
-    """Each cache kept 512 to 4,096 header fields of up to 128 kB."""
     tracemalloc.start()
     try:
         for number in range(100):

@@ -269,7 +269,6 @@ def test_an_empty_recording_is_not_sealed(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_what_web_sockets_said_alone_is_sealed(tmp_path: Path) -> None:
-    """It was called empty."""
     url = "http://a.test/live"
     with Writer.open(tmp_path / "s") as writer:
         writer.metadata(url, {"url": url, "messages": [{"from": "server", "text": "hello"}]})
@@ -283,8 +282,6 @@ def test_a_recording_of_what_web_sockets_said_alone_is_sealed(tmp_path: Path) ->
 def test_a_place_that_cannot_be_written_has_one_exit_code_wherever_it_is_met(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
-    """A read-only place was 2 while recording, and 4 elsewhere."""
-
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), str(tmp_path))
 

@@ -223,7 +223,6 @@ def test_a_full_disk_is_said_and_the_archive_stays_whole(tmp_path: Path) -> None
 def test_a_record_that_was_stored_as_ctrl_c_came_is_in_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: bool
 ) -> None:
-    """It stood in the archive and nowhere else: the index was written without it, and the id was another's."""
     real, came = indexing.record_line, []
 
     def interrupted(*arguments: Any) -> bytes:

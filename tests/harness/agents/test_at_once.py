@@ -208,7 +208,6 @@ def test_where_a_limit_of_tool_calls_struck_a_repetition_ends(tmp_path: Path) ->
 def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it asks before the limit is reached is not on the tape: that was taken for an error of its own."""
     monkeypatch.setenv("STILLWEB_TEST_ANSWERS", "4")
     files = run(
         tmp_path / "run", ["Slow"], says, given(tmp_path, "STILLWEB_TEST_ANSWERS"), limits=Limits(tokens=60)
@@ -221,7 +220,6 @@ def test_a_lane_that_was_too_slow_for_a_limit_is_refused_again_however_quick_it_
 
 @pytest.mark.slow
 def test_each_of_the_same_questions_gets_its_own_answer_again(tmp_path: Path) -> None:
-    """The last that is asked is answered first: answers were kept, and given again, in the order in which they came."""
     numbers = iter(range(9))
 
     def policy(asked: Asked) -> Said:

@@ -37,7 +37,6 @@ print("42")
 def test_a_program_that_leaves_a_child_with_its_output_is_done_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It went on until the limit of seconds, and for ever without one."""
     monkeypatch.setattr(command, "LEFT_SECONDS", 0.1)
     mark = f"child of {tmp_path}"
     (tmp_path / "agent.py").write_text(LEAVES_A_CHILD.format(mark=mark))
@@ -152,14 +151,12 @@ def test_a_clock_that_is_no_time_is_named():
 
 
 def test_one_name_may_stand_alone():
-    """It was taken for a list of letters, and each was a host or a variable."""
     agent = load_agent("command:x", command=["true"], direct="api.openai.com", pass_env="OPENAI_API_KEY")
     assert (agent.direct, agent.pass_env) == (("api.openai.com",), ["OPENAI_API_KEY"])
 
 
 @pytest.mark.slow
 def test_what_a_program_read_itself_is_seen(tmp_path, monkeypatch):
-    """Of all that it fetched the trace had no word, and the report said that it never saw the right values."""
     site = Site(tmp_path / "site")
     rows = "".join(f"<tr hidden><td>{n}</td><td>{mass}</td></tr>" for n, mass in ((7, 3900), (9, 3700)))
     site.add(
@@ -259,7 +256,6 @@ urllib.request.urlopen("http://shelf.example/birds").read()
 @pytest.mark.slow
 @pytest.mark.parametrize("then", ["print('7|3900')", "time.sleep(600)"])
 def test_all_that_a_program_started_ends_with_it(tmp_path, snapshot, monkeypatch, then):
-    """What gave itself a session of its own, or cleared its environment, was left running."""
     mark = f"left by {tmp_path}"
     code, end = LEAVES_SESSIONS.format(mark=mark, then=then), "answered" if "print" in then else "seconds"
     for seconds in (2.0, 20.0, 200.0):  # until the program had time to begin
@@ -317,7 +313,6 @@ def test_a_program_that_is_not_there_is_named(tmp_path, snapshot):
 
 
 def test_what_a_program_fails_with_names_no_folder_of_this_machine(tmp_path, snapshot, monkeypatch):
-    """Two machines had two hashes for the same failure."""
     code = "import sys\nraise SystemExit(f'{__file__} got /v1/birds of http://shelf.example/a/b')"
     traces = []
     for name in ("here", "there"):

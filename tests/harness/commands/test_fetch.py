@@ -84,7 +84,6 @@ def test_an_address_of_no_view_is_told_as_one(site: Path, capsys: pytest.Capture
 
 
 def test_what_has_no_text_is_told_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It was told as one that is not in the snapshot."""
     path, packed = tmp_path / "site", "http://site.example/data.zip"
     with Writer.open(path) as writer:
         writer.exchange(
@@ -108,7 +107,6 @@ TOLD = "no text is frozen in it, so no search finds anything"
 
 
 def test_a_search_without_frozen_texts_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It was 'nothing found' of a WARC that had the word on its page."""
     with_texts = small_snapshot(tmp_path / "site")
     seal(with_texts)
     (warc,) = (small_snapshot(tmp_path / "crawl") / "archive").iterdir()

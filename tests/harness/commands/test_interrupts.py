@@ -242,7 +242,6 @@ def test_ctrl_c_during_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_terminal_that_closes_ends_what_was_started(tmp_path: Path) -> None:
-    """Programs of attempts, which have sessions of their own, went on for ever."""
     program = tmp_path / "agent.sh"
     program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)

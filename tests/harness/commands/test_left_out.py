@@ -12,7 +12,6 @@ from stillweb.harness.cli import main
 def test_a_har_without_bodies_says_why_there_is_nothing_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """It was sound, with no captures, and no word why."""
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     asked = {"method": "GET", "url": "http://example.test/", "headers": []}

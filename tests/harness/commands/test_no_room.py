@@ -101,7 +101,6 @@ def test_no_room_while_sealing(tmp_path: Path, room: Callable[[int], Path], how:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["cut", "cut to a folder", "publish", "pull", "a run"])
 def test_what_is_made_anew_without_room_is_not_there(tmp_path: Path, what: str) -> None:
-    """A half run lay there, a hidden folder was named, and publishing advised to check the network."""
     path, sealed, store = (
         make(tmp_path / "s", 8, "application/octet-stream"),
         tmp_path / "s.wacz",
@@ -199,7 +198,6 @@ def test_no_room_for_temporary_files_while_importing(
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 300])
 def test_no_room_for_a_search_index(tmp_path: Path, size: int) -> None:
-    """It was a traceback, and left its directory."""
     path, place = make(tmp_path / "s", 60), tmp_path / "temporary"
     assert stillweb("seal", path).code == 0
     place.mkdir()
@@ -239,7 +237,6 @@ def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_closed_output_is_not_lent_to_the_files_that_are_opened(origin: Origin, tmp_path: Path) -> None:
-    """It was a traceback; and what a program printed could have stood in an archive, opened in the place of its stdout."""
     path, program = tmp_path / "s", tmp_path / "fetch.py"
     program.write_text("print('a line of its own', flush=True)\n" + FETCH.replace("40", "3"))
     command = Path(sys.executable).with_name("stillweb")
@@ -310,7 +307,6 @@ def test_a_report_without_room_leaves_nothing_half_written(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_run_scored_otherwise_has_its_certificate_or_is_not_there(tmp_path: Path) -> None:
-    """It lay there without, and the same command then found its place taken."""
     words = run_words(tmp_path, "{call: fetch, with: {url: 'https://a.test/0'}}")
     assert stillweb(*words, "--epochs", "30").code == 0
     run, out = tmp_path / "run", tmp_path / "out"

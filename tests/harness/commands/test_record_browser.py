@@ -229,7 +229,6 @@ def test_a_running_browser_that_is_killed_ends_the_recording_in_a_line(
 def test_a_running_browser_that_answers_no_more_ends_the_recording_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped, or hanging, it kept `record` waiting for ever: for a context, a page, or the end of one."""
     person = attachable(tmp_path / "p")
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

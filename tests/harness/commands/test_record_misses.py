@@ -144,7 +144,6 @@ def _echo(theirs: Authority | None) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_web_socket_that_is_missing_is_opened_live(tmp_path: Path, origin: Origin, secure: bool) -> None:
-    """Such a socket was a miss, and the command said that it had been asked live."""
     theirs = Authority.load_or_create(tmp_path / "theirs")
     site, more = _site(tmp_path / "site", origin), tmp_path / "more"
     with _echo(theirs if secure else None) as url:
@@ -173,7 +172,6 @@ def test_a_private_address_is_asked_live_only_where_the_snapshot_holds_it(
 
 @pytest.mark.slow
 def test_a_live_web_socket_whose_server_does_not_read_holds_up_its_client_alone(tmp_path: Path) -> None:
-    """The gateway wrote to it on the thread that answers all clients, and waited for up to 600 s."""
     site = Site(tmp_path / "site")
     site.add("http://a.test/", b"page")
     reading, sent = threading.Event(), 0
@@ -261,7 +259,6 @@ def test_a_client_of_a_live_web_socket_that_read_slowly_is_heard_again(tmp_path:
 
 @pytest.mark.slow
 def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
-    """Each keeps a thread that waits for what its server says; eight of them held up all other clients."""
     site = Site(tmp_path / "site")
     large = os.urandom(4 << 20)
     site.add("http://a.test/large", large, headers=(("Content-Type", "application/octet-stream"),))
@@ -280,7 +277,6 @@ def test_open_web_sockets_keep_no_large_body_waiting(tmp_path: Path) -> None:
 
 
 def test_an_answer_without_an_end_is_passed_on_as_it_comes(tmp_path: Path) -> None:
-    """The gateway kept all of it in memory, and the client heard nothing."""
     site = Site(tmp_path / "site")
     site.add("http://a.test/", b"page")
 

@@ -37,7 +37,6 @@ def test_an_import_says_what_was_answered_otherwise_in_another_year(
 def test_an_import_says_that_a_file_was_taken_in_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The snapshot had twice the captures, and nobody said so."""
     early = crawl(tmp_path / "early", 2019, birds=b"Birds of 2019", style=b"body {}")
     for said in (False, True):
         with pytest.raises(SystemExit) as ended:

@@ -237,7 +237,6 @@ with sync_playwright() as playwright:
 
 @pytest.mark.slow
 def test_a_browser_that_a_program_drives_has_its_clock(tmp_path: Path) -> None:
-    """Chromium's processes crashed under the library as it comes."""
     then = datetime.now(UTC).replace(hour=12) - timedelta(days=30)
     answers = {"": ("text/html", PAGE), f"of?day={then:%Y-%m-%d}": ("text/plain", b"the news of that day")}
     with Writer.open(tmp_path / "s") as writer:

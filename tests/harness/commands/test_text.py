@@ -64,7 +64,6 @@ def test_nothing_is_written_by_half_a_word(
 
 @pytest.mark.slow
 def test_what_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
-    """Each removed what the other had written: both failed, or one could end with records of both."""
     path, theirs = make(tmp_path / "s"), tmp_path / ".new.new" / "archive" / "data-00000.warc.gz"
     theirs.parent.mkdir(parents=True)
     theirs.write_bytes(b"theirs")

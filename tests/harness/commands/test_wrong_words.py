@@ -133,7 +133,6 @@ def test_a_miss_is_told_with_the_way_to_see_them_all(site: Path, tmp_path: Path)
 
 
 def test_sealing_again_tells_the_same_texts(tmp_path: Path) -> None:
-    """They were frozen before and are there, not none."""
     path = make(tmp_path / "s", count=2)
     assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err
     assert "2 captures, 0 views, 2 texts" in stillweb("seal", path).err

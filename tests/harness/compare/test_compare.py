@@ -104,7 +104,6 @@ def test_an_attempt_of_a_scorer_of_ones_own_that_gave_no_metric_counts_as_nothin
 
 
 def test_a_task_that_both_runs_failed_counts_by_the_metric_of_its_own_scorer() -> None:
-    """Nobody says what metrics a scorer under an import path gives: such tasks were left out, and the means too high."""
     own = "mine:scorer"
     both = [
         Outcome("t", "t", 1, {"exact": 1.0}, "scored"),
@@ -365,7 +364,6 @@ def test_the_command_compares_the_forms_and_repeats_of_one_run(
 
 
 def test_a_run_without_forms_tells_of_its_repeats(tmp_path, capsys):
-    """It only said that the other form is not in the run; the help promises the repeats."""
     script = {"default": {"answer": "7|3900\n9|3700"}}
     ready = Settings(agent=write_script(tmp_path, script), contracts=(), epochs=2)
     files = start_run(tmp_path / "run", ready, [bird_task("x")])

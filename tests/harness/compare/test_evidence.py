@@ -81,7 +81,6 @@ def test_what_a_judge_or_scorer_failed_is_nothing_that_the_agent_earned() -> Non
 
 
 def test_what_judges_failed_hides_no_regression() -> None:
-    """Seven of eight answers that no judge could read about were left out, and the eighth passed the gate."""
     good = [o for name in "abcdefgh" for o in attempts(name, 1.0)]
     lost = [o for name in "abcdefg" for o in attempts(name, None, status="unparsable", fault="judge")]
     result = compare(good, [*lost, good[-1]])
@@ -137,7 +136,6 @@ def test_what_the_second_run_lacks_is_no_pass() -> None:
 
 
 def test_a_gate_on_a_number_is_passed_by_nothing_that_is_not_there() -> None:
-    """A task that was taken out, failed in its scorer or judge, or was scored otherwise, was in no number and so no worse."""
     eight = [o for name in "abcdefgh" for o in attempts(name, 1.0)]
     gates = ["worse>0", "difference<-0.02", "mean_b<0.9", "upper<-0.5"]
 
@@ -159,7 +157,6 @@ def test_a_gate_on_a_number_is_passed_by_nothing_that_is_not_there() -> None:
 
 
 def test_tasks_that_were_scored_by_other_rules_pass_no_gate() -> None:
-    """A reference that was changed to what the agent says now, or broken, left its task out, and the gate was passed."""
     rules = (("scorer", "1"), ("reference", "1")), (("scorer", "1"), ("reference", "2"))
     eight = [replace(o, rules=rules[0]) for name in "abcdefgh" for o in attempts(name, 1.0)]
     broken = attempts("a", None, status="unparsable", fault="reference")[0]
@@ -319,7 +316,6 @@ def test_traces_that_are_not_those_of_the_certificate_are_not_compared(
 def test_a_scorer_of_ones_own_has_a_scale_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """80 of a hundred is no mean with 1 of 1, and nobody said of how much it is."""
     own = "tests.harness.scoring.standins:percent"
     script = {"default": {"answer": "x"}}
     settings = Settings(agent=write_script(tmp_path, script), contracts=())

@@ -133,7 +133,6 @@ def test_searches_are_asked_of_whoever_can_answer(snapshot: Snapshot) -> None:
 
 
 def test_what_an_answer_says_is_told_of_that_answer_not_of_another(tmp_path: Path) -> None:
-    """Where a URL had several, the text of the first stood for all: an empty page was no doubt."""
     with Writer.open(tmp_path / "site") as writer:
         whole = page("https://a.test/")
         for sent, body in ((("X-Kind", "app"),), whole.body), ((), b"<html><body></body></html>"):

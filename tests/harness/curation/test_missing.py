@@ -143,7 +143,6 @@ with socket.create_connection((at.hostname, at.port)) as wire:
 
 @pytest.mark.slow
 def test_what_replay_refused_is_told_as_that(origin: Origin, tmp_path: Path) -> None:
-    """Its body was said to be too long."""
     base, ledger = tmp_path / "base", tmp_path / "l.jsonl"
     assert stillweb("record", "-o", base, *asking(origin, "/a")).code == 0
     program = ["--", sys.executable, "-c", FOLDED, origin.url]

@@ -97,14 +97,12 @@ def test_what_is_no_csv_is_said(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_any_length_is_read(tmp_path: Path) -> None:
-    """Beyond csv's own limit the rest of the file was one problem."""
     long = "a" * 200_000
     (tmp_path / "t.csv").write_text(f"question,answer\n{long},x\n?,y\n")
     assert [len(task.question) for task in load_tasks(tmp_path / "t.csv")] == [200_000, 1]
 
 
 def test_a_folder_may_hold_csv_files_and_nothing_else_of_a_set(tmp_path):
-    """It was said to hold no file of tasks, though docs/tasks.md takes a folder of what is taken alone."""
     (tmp_path / "b.csv").write_text("id,question,answer\nb,Q?,5\n")
     (tmp_path / "a.csv").write_text("id,question,answer\na,Q?,5\n")
     assert [task.id for task in load_tasks(tmp_path)] == ["a", "b"]

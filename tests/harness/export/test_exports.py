@@ -242,6 +242,5 @@ def test_the_command_writes_it_beside_the_run(files: RunFiles, capsys: pytest.Ca
 
 
 def test_written_to_a_pipe_it_is_nothing_but_the_report(files: RunFiles) -> None:
-    """The line that names a report's file stood behind the last row."""
     done = stillweb("report", files.path, "--format", "csv", "-o", "/dev/stdout")
     assert (done.code, done.out) == (0, export_csv(files.path, files.path / "kept.csv").read_bytes().decode())

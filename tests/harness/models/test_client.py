@@ -297,7 +297,6 @@ def test_cost_counts_cached_tokens_at_their_own_price():
 
 
 def test_of_a_count_that_can_not_be_the_cost_is_unknown_not_negative():
-    """Some endpoints leave what was cached out of what was sent; a limit of money was then never reached."""
     assert cost_of(Usage(10, 1, 1_000_000), {"input": 2.0, "output": 10.0, "cached": 0.5}) is None
 
 

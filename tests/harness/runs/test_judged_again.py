@@ -143,7 +143,6 @@ def killed(*_: object) -> None:
 
 @pytest.mark.slow
 def test_a_judge_that_answers_at_another_address_by_then_certifies(run: RunFiles) -> None:
-    """What was judged before lies on the tape under the old one, and was not found there."""
     with Endpoint(lambda asked: "correct: yes") as moved:
         settings, _ = run.manifest()
         elsewhere = replace(settings, env={**settings.env, "GRADER_BASE_URL": moved.url})

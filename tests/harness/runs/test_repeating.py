@@ -132,7 +132,6 @@ def test_a_judge_that_failed_is_counted_repeats_as_such_and_is_asked_again_on_re
 def test_what_an_endpoint_refused_is_asked_again_when_the_attempt_is_made_again(
     tmp_path: Path, status: int
 ) -> None:
-    """With `--tape auto` the refusal lay on the tape, and --retry-failed got it for ever."""
     with Endpoint(bird) as endpoint:
         settings = Settings(agent=model(tmp_path, endpoint.url), contracts=(SHELF,), tape="auto")
         files = start_run(tmp_path / "run", settings, [bird_task("a")])

@@ -117,7 +117,6 @@ def test_a_damaged_task_file_names_its_line(tmp_path):
 
 
 def test_a_directory_full_of_other_things_is_refused_and_left_as_it_was(tmp_path):
-    """The tasks of a person who said `-o .` were replaced by the run's own."""
     agent = write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -141,7 +140,6 @@ def test_an_empty_directory_a_tape_and_a_run_killed_at_its_start_are_taken(tmp_p
 
 
 def test_where_a_run_s_endpoints_are_decides_nothing(tmp_path):
-    """A judge's address has a number behind it: another port made another certificate, and no run went on."""
     names = ["OPENAI_BASE_URL", "GRADER_BASE_URL", *(f"SGI_JUDGE_BASE_URL_{n}" for n in (1, 2, 3))]
     hashes = []
     for port in (1, 2):

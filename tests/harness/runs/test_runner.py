@@ -478,7 +478,6 @@ def test_workers_record_into_parts_that_become_the_tape_and_the_run_repeats_here
 
 
 def test_a_worker_is_told_what_is_known_of_its_attempt(tmp_path: Path, ray: Any) -> None:
-    """What run_attempts was told of unsolvable tasks and earlier runs was lost on the way to a cluster."""
     files = make_run(tmp_path, ["right", "wrong"], run=False)
     known = Known(stops={("right", 1): Stop(0, 0, "seconds", "as before")})
     run_attempts(
@@ -537,7 +536,6 @@ def test_an_engine_that_is_cancelled_begins_no_more_even_where_a_job_swallowed_i
 
 
 def test_more_attempts_at_once_than_there_are_cost_nothing() -> None:
-    """A task was made for each that could run: a number with three zeros too many took all memory."""
     done: list[str] = []
 
     async def work(job: Job) -> Outcome:

@@ -351,7 +351,6 @@ def test_hints_tell_what_was_misread_lost_and_never_seen(files: RunFiles) -> Non
 
 @pytest.mark.slow
 def test_the_report_shows_the_reference(files: RunFiles) -> None:
-    """Of an answer that is no table they said that it was wrong, and not what was right."""
     with chromium() as page:
         page.goto(write_report(files.path).as_uri())
         names = ("misread", "unseen", "lost", "asked")

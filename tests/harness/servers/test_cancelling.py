@@ -67,8 +67,6 @@ async def wired(toolset: Toolset) -> AsyncIterator[Wire]:
 
 @pytest.mark.slow
 def test_what_has_its_answer_keeps_it(snapshot: Snapshot) -> None:
-    """The SDK ended the connection where the answer was on its way."""
-
     async def check() -> None:
         async with wired(Toolset(snapshot, ["fetch"])) as wire:
             await wire.tell(

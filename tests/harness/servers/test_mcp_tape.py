@@ -287,7 +287,6 @@ ODD = {
 
 @pytest.mark.parametrize("what", ODD)
 def test_odd_answers_pass_and_what_is_not_kept_is_told(what: str, tmp_path: Path) -> None:
-    """Four of them ended the recording in a traceback, or were left out without a word."""
     said, told = ODD[what]
     (tmp_path / "said").write_text(said + "\n")
     program = "import sys; input(); print(sys.argv[1]); input(); sys.stdout.write(open('said').read())"

@@ -83,7 +83,6 @@ class BrokenTool:
 
 
 def test_a_tool_that_breaks_ends_no_server(snapshot: Snapshot) -> None:
-    """Over stdio its error went up to the server's own tasks, and ended all of them."""
     calls = [
         request("tools/call", name="read_pdf", arguments={"sources": []}),
         request("tools/call", name="fetch", arguments={"url": BIRDS}),

@@ -26,7 +26,6 @@ PAGE = "<title>Holes</title><p>here</p><script>fetch('/lost').catch(() => 0)</sc
 
 @pytest.mark.slow
 def test_what_a_browser_misses_is_the_tests_and_it_ends_with_it(tmp_path: Path) -> None:
-    """The page was named as the miss, not what it lacks; browser and gateway went on after the test."""
     before = set(threading.enumerate())
     view = f"{SITE}/#view=0123456789abcdef"
     with Writer.open(tmp_path / "site") as writer:

@@ -60,7 +60,6 @@ def test_what_a_test_posted_before_is_kept_beside_what_it_posts_anew(tmp_path, e
 
 @pytest.mark.parametrize("mode", ["new_episodes", "all"])
 def test_what_others_recorded_is_kept_whole(tmp_path, echo, mode):
-    """Views, what was said over web sockets, and that a body broke off, too: only exchanges had been taken over."""
     path = tmp_path / "made"
     view = View(PAGE, PAGE, PAGE, "a page", timestamp="20250101000000", session="browser")
     profile = Profile(locale="de-DE")

@@ -248,7 +248,6 @@ def test_code_is_written_as_the_real_tool_writes_it(selector: str, code: str) ->
 
 @pytest.mark.parametrize("prefix", ["file:///", "FILE:"])
 def test_files_of_this_machine_are_no_pages(served: Served, tmp_path: Path, prefix: str) -> None:
-    """They were shown as if they had been recorded."""
     (tmp_path / "page.html").write_text("<title>Not recorded</title>")
     call = served.session()
     url = f"{prefix}{tmp_path}/page.html"

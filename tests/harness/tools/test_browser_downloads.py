@@ -29,7 +29,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsed]:
 
 @pytest.mark.slow
 def test_a_file_is_told_by_the_call_that_caused_it_and_no_other(served: Browsed) -> None:
-    """A click said nothing of it, and an address of it was an error of words that the real server has not."""
     call = served.session()
     call("browser_navigate", url=f"{SITE}/")
     clicked = call("browser_click", target="text=data")

@@ -209,7 +209,6 @@ BOO = '### Modal state\n- ["alert" dialog with message "boo"]: can be handled by
 
 @pytest.mark.slow
 def test_a_dialog_ends_what_waits_for_the_page(tmp_path: Path) -> None:
-    """Both waited for ever: a page that a dialog holds answers nothing."""
     with browsed(tmp_path / "s", lambda site: site.add(SITE, PAGE), ["playwright-mcp"]) as served:
         session = served.toolset.session("s")
 

@@ -188,7 +188,6 @@ def test_what_a_page_says_without_end_is_cut(
 
 @pytest.mark.slow
 def test_no_value_of_a_message_is_kept_after_it(tools: tuple[Toolset, asyncio.Runner, Path]) -> None:
-    """A thousand messages of 1 MB took 1.2 GB here and as much in the driver, until the page was closed."""
     toolset, runner, folder = tools
 
     async def play() -> int:

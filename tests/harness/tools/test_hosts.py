@@ -277,7 +277,6 @@ def test_what_shapes_the_readers_answer_is_a_miss(toolset: Toolset, name: str) -
 
 @pytest.mark.slow
 def test_a_session_is_not_forgotten_whoever_asks_between(tmp_path: Path) -> None:
-    """Of 4,097 sessions the first began anew without a word, and was given the first answer again."""
     url, body = "https://google.serper.dev/search", json_bytes({"q": "tide"})
     headers = (("Content-Type", "application/json"),)
     with Writer.open(tmp_path / "twice") as writer:

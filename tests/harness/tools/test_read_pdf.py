@@ -96,7 +96,6 @@ def test_any_pages_in_any_order_are_those_of_the_whole(toolset: Toolset, pages: 
 
 
 def test_the_bytes_decide_what_is_a_pdf_not_what_it_is_called(tmp_path: Path) -> None:
-    """One that its server calls text was no PDF, and an empty one was damaged."""
     with Writer.open(tmp_path / "snap") as writer:
         site = Recorder(writer)
         site.add(f"{SITE}/text", make_pdf("In truth a PDF"), "text/plain")

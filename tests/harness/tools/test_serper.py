@@ -149,7 +149,6 @@ def test_json_is_indented_as_javascript_does(value: object) -> None:
 
 
 def test_half_a_character_is_written_as_javascript_writes_it(snapshot: Snapshot) -> None:
-    """A query that was cut within an emoji made bytes that are no JSON, and was told as another one."""
     toolset = synthetic(snapshot)
     body = b'{"q":"penguins \\ud83d"}'
     request = Request(

@@ -88,7 +88,6 @@ def test_a_redirect_that_leads_nowhere_ends_as_the_real_clients_does(tmp_path: P
 
 @pytest.mark.parametrize("signed_in", [False, True])
 def test_of_two_orders_of_a_query_each_gets_its_own_answer(tmp_path: Path, signed_in: bool) -> None:
-    """Whoever asked for the second alone got the first, and where nobody had signed in it was sure."""
     with Writer.open(tmp_path / "snap") as writer:
         site = Recorder(writer)
         if signed_in:

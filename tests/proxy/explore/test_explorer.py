@@ -93,8 +93,6 @@ def test_harm_is_never_done_and_robots_are_obeyed(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.whole_browser
 def test_a_link_that_proves_to_lead_to_a_pdf_gives_no_view(tmp_path: Path) -> None:
-    """The browser's own viewer was stored as one."""
-
     def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         if path == "/get":
             return 200, {"Content-Type": "application/pdf"}, make_pdf("Wells")

@@ -144,7 +144,6 @@ for a in sys.argv[1:]: print(len(opener.open(a).read()))
 
 
 def test_a_client_that_gives_no_name_is_of_its_programs_session(setting: Setting) -> None:
-    """Java, and a browser that a program starts: they were asked for a name that they don't know of, or another session."""
     command = [sys.executable, "-c", NAMELESS, *URLS]
     assert record_command(command, setting.recorder, "north") == 0
     assert [capture.url for capture in setting.recorder.captures_of("north")] == list(URLS)
@@ -381,8 +380,6 @@ def test_exit_codes() -> None:
 def test_a_command_that_the_machine_has_no_room_for_is_no_wrong_usage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Too many open files were exit code 2."""
-
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 

@@ -119,7 +119,6 @@ def test_so_by_every_command(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 def test_a_browser_needs_more(tmp_path: Path) -> None:
-    """With these it began, and then hung."""
     check_refused(tmp_path, ("record", "-o", "NEW", URL), 110)
 
 

@@ -99,7 +99,6 @@ def test_the_addresses_of_a_name_are_one_place() -> None:
 
 
 def test_who_says_goodbye_within_a_handshake_wanted_nothing(lab: Lab, tmp_path: Path) -> None:
-    """aria2c opens more connections than it turns out to need: they were told as if it did not trust us."""
     hello = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(

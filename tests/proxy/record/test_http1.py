@@ -161,7 +161,6 @@ def test_what_is_no_answer_is_refused_in_words_that_quote_none_of_it(
 def test_a_request_that_is_refused_is_a_failure(
     origin: tuple[int, list[bytes]], fields: str, tmp_path: Path
 ) -> None:
-    """It was counted as left by its client."""
     with (
         Writer.open(tmp_path / "site") as writer,
         Recorder(writer, authority=Authority.load_or_create(tmp_path / "state")) as recorder,

@@ -196,8 +196,6 @@ def test_a_broken_answer_breaks_no_other(recording: Recording, tmp_path: Path) -
 def test_an_answer_that_its_origin_takes_back_is_a_failure(
     recording: Recording, code: int, name: str, tmp_path: Path
 ) -> None:
-    """CANCEL was taken for the client's, and told nobody."""
-
     def answer(_: int, stream: Stream) -> None:
         stream.head()
         stream.body(b"half of", end=False)

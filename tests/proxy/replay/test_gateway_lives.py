@@ -246,7 +246,6 @@ def test_failures_are_counted_beyond_those_that_are_told(gateway: Gateway) -> No
 def test_no_neighbour_waits_until_a_miss_with_many_names_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, media: str, mark: str
 ) -> None:
-    """Nor until its names are read: with 30,000 the event loop took seconds."""
     names = [f"n{number * 7919}={number}" for number in range(2000)]
     if mark == ",":
         names = [f'"{name}":1' for name in names]
@@ -394,7 +393,6 @@ def crowd_of(
 def test_no_neighbour_waits_until_all_that_a_client_asks_at_once_is_answered(
     version: str, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """128 kB of requests in HTTP/2, each taken back at once, held all others for 5 s."""
     monkeypatch.setattr(connection, "TURN", 0.0)
     monkeypatch.setattr(http2, "TURN", 0.0)
     count, crowd, alone = 150, f"crowd-{version}", f"alone-{version}"
@@ -447,7 +445,6 @@ def test_a_client_that_leaves_before_its_miss_is_explained_has_a_ledger_line(
 def test_what_a_client_asked_before_it_left_is_in_the_ledger(
     version: str, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests that had no turn yet were lost, and one that a thread prepared."""
     monkeypatch.setattr(connection, "TURN", 0.0)
     monkeypatch.setattr(http2, "TURN", 0.0)
     begun, left = threading.Event(), threading.Event()
@@ -481,7 +478,6 @@ def test_what_a_client_asked_before_it_left_is_in_the_ledger(
 def test_a_process_for_replay_alone_does_not_look_for_garbage_in_what_a_site_shows(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To go through the evidence of a site held all requests for 60 to 150 ms, at whatever moment."""
     site = Site(tmp_path / "snap")
     for number in range(20):
         site.add("http://site.example/add", b"done", method="POST", request_body=b"n=%d" % number)

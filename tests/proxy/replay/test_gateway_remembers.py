@@ -125,7 +125,6 @@ def test_a_capture_asked_for_in_many_forms_is_in_memory_twice_at_most(
 def test_no_more_is_kept_for_a_session_that_names_itself_or_sends_long_fields(
     tmp_path: Path, authority: Authority
 ) -> None:
-    """Captures that were dropped stayed with the session, and 64 requests of 128 kB with each capture."""
     site = Site(tmp_path / "snap")
     pages = {f"http://site.example/{n}": bytes([65 + n % 26]) * 20_000 for n in range(40)}
     for url, body in pages.items():
@@ -153,7 +152,6 @@ def test_no_more_is_kept_for_a_session_that_names_itself_or_sends_long_fields(
 def test_a_file_that_is_not_surely_of_the_kind_asked_for_is_remembered_with_its_doubt(
     tmp_path: Path, authority: Authority
 ) -> None:
-    """Each of a browser's requests for a text was looked up anew, which took eight times as long."""
     site = Site(tmp_path / "snap")
     site.add("https://site.example/a.txt", b"text", headers=(("Content-Type", "text/plain"),))
     wanted = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -69,7 +69,6 @@ def test_byte_by_byte() -> None:
 
 @pytest.mark.slow
 def test_a_body_in_tiny_pieces_takes_no_more_memory() -> None:
-    """Each piece was an object of its own: 22 bytes for each byte of the body, of which 64 MB are taken."""
     parser = Parser()
     parser.feed(b"POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
     tracemalloc.start()

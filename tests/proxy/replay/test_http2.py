@@ -145,7 +145,6 @@ def test_a_head_is_taken_up_to_the_length_that_is_told(gateway: Gateway) -> None
 
 
 def test_a_request_with_thousands_of_cookies_is_refused_alone(gateway: Gateway) -> None:
-    """12,500 cookies held all other clients for 0.4 s, 7,700 fields for 0.2 s."""
     with tunnel(gateway, "two.example", ("h2",), session="cookies") as sock:
         mine = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
         mine.initiate_connection()

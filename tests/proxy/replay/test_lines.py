@@ -102,7 +102,6 @@ def lines_in_memory(*names: str) -> int:
 
 @pytest.mark.slow
 def test_many_sessions_leave_nothing_in_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 sessions took 74 MB for good."""
     monkeypatch.setattr(lines, "REST", 0.0)
     names = [f"s{number}" for number in range(100)]
     with site.open() as snapshot, Gateway(snapshot) as gateway:
@@ -130,7 +129,6 @@ def test_a_session_with_an_open_connection_stays(site: Site, monkeypatch: pytest
 
 @pytest.mark.slow
 def test_addresses_that_never_come_again_leave_memory(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keys of 32,768 of them stayed, which took half a kB for each session with an address of its own."""
     monkeypatch.setattr(cache, "ENTRIES", 400)
     with site.open() as snapshot:
         answerer = Answerer(snapshot, Ledger())

@@ -117,7 +117,6 @@ def test_the_last_poll_stays_open_and_ends_with_the_gateway(
 
 
 def test_what_came_before_a_web_socket_spoke_does_not_wait_for_it(tmp_path: Path) -> None:
-    """Socket.IO's client went on in its socket before it had heard "hello", and heard it nowhere: 10 of 150 replays hung."""
     site, channel = Site(tmp_path / "s"), f"https://{HOSTS['h2']}{PATH}&sid={SID}"
     socket = channel.replace("polling", "websocket")
     talk = {"url": socket, "session": "default", "begin": 5, "events": [6, 6], "messages": []}

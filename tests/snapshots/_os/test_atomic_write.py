@@ -18,7 +18,6 @@ from tests.snapshots.test_wacz import small_snapshot
 
 
 def test_two_that_write_one_file_at_once_take_turns(tmp_path: Path) -> None:
-    """They wrote into each other's, and what the second added went into what was whole already."""
     path, begun, go_on = tmp_path / "report", threading.Event(), threading.Event()
 
     def first() -> Iterator[bytes]:
@@ -64,7 +63,6 @@ def test_a_file_that_another_process_seals_into_is_not_touched(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_no_file_is_not_replaced_by_a_snapshot(tmp_path: Path, kind: str) -> None:
-    """As root it took the place of /dev/null."""
     out = tmp_path / "out"
     os.mkfifo(out)
     if kind == "device":

@@ -116,7 +116,6 @@ def test_odd_json_is_bytes(body: bytes, why: str) -> None:
 def test_more_values_than_memory_or_a_neighbour_bears_are_bytes(
     media: str, item: bytes, ends: tuple[bytes, bytes], most: int
 ) -> None:
-    """64 MB of `[],` took 3.5 GB; a form of 66,000 names held the gateway's other clients for 11 ms."""
     few, many = (ends[0] + count * item + ends[1] for count in (100, most + 1))
     assert typed_body(few, media).kind != BYTES
     assert typed_body(many, media).kind == BYTES

@@ -57,14 +57,12 @@ def test_keys_are_those_of_the_surt_package(scheme: str, host: str, path: str, q
 
 
 def test_a_text_that_was_escaped_ten_thousand_times_takes_no_time() -> None:
-    """A pass over all of it for each time took 10 s."""
     begin = time.thread_time()
     assert surt("http://a.test/p?a=%" + "25" * 60_000 + "41") == "test,a)/p?a=a"
     assert time.thread_time() - begin < 0.5
 
 
 def test_addresses_that_never_come_again_leave_memory() -> None:
-    """65,536 of them stayed, which took a gateway 237 bytes for each session with an address of its own."""
     tracemalloc.start()
     try:
         for number in range(15_000):

@@ -58,7 +58,6 @@ def test_a_request_that_names_what_a_revisit_took_the_place_of(tmp_path: Path, d
 
 @pytest.mark.parametrize("target", [b"urn:x", b"urn:metadata:http://a.test/", b"data:,x"])
 def test_a_request_of_no_web_address_is_no_capture(tmp_path: Path, target: bytes) -> None:
-    """The line of such a capture was taken for that of a record of another kind: a KeyError of `seal` and `index`."""
     archive = tmp_path / "open" / "archive"
     archive.mkdir(parents=True)
     asked = record(GET, kind=b"request", uri=target, number=2, fields=named(1))

@@ -99,7 +99,6 @@ def test_the_same_answer_to_another_method_has_one_text(tmp_path: Path) -> None:
 
 
 def test_an_earlier_answer_that_comes_after_sealing_has_a_text_of_its_own(tmp_path: Path) -> None:
-    """It had none, as its address was taken: each look at it extracted it anew, by whatever extractor there was."""
     with Writer.open(tmp_path / "s") as writer:
         store(writer, "https://a.test/", ARTICLE)
         freeze_texts(writer)

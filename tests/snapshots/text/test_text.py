@@ -114,7 +114,6 @@ def test_the_same_bytes_give_the_same_text() -> None:
 
 
 def test_short_pages_do_not_make_the_list_of_stop_words_anew() -> None:
-    """Looking a tuple of all of them up took five sixths of the time of each short page."""
     from trafilatura import external
 
     text_of("<html><body><p>A short page.</p></body></html>")

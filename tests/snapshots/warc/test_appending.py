@@ -28,7 +28,6 @@ def test_a_file_is_put_in_place_when_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
-    """With `-o /dev/stdout` root's device was replaced by a file."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "link").symlink_to(pipe)

@@ -1,6 +1,9 @@
-"""WACZs and directories as other tools leave them."""
+"""WACZs, directories and profiles as other tools and older versions leave them."""
+
+from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.operations.verifying import verify
+from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer, reindex
@@ -200,3 +204,27 @@ def test_a_zip_that_lacks_its_end_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.wacz").write_bytes((tmp_path / "x.wacz").read_bytes()[:4000])
     with pytest.raises(DamagedInput, match="cut short: the list of its files, at its end, is missing"):
         Snapshot.open(tmp_path / "x.wacz")
+
+
+# as snapshots had it before pages drew by the code that asks
+OLD = {
+    "user_agent": "",
+    "viewport": [1280, 800],
+    "locale": "en-US",
+    "timezone": "UTC",
+    "clock": "2025-01-01T00:00:00Z",
+    "seed": 1,
+    "browser": "",
+    "reduced_motion": True,
+}
+
+
+@pytest.mark.parametrize("profile", [Profile(), Profile(chance=1), Profile(seed=7, viewport=(800, 600))])
+def test_a_profile_comes_back_as_it_was(profile: Profile) -> None:
+    assert Profile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
+
+
+def test_an_older_profile_keeps_its_chance_and_its_form() -> None:
+    """Its form is a part of the snapshot's id."""
+    assert Profile.from_json(OLD) == Profile(chance=1)
+    assert Profile.from_json(OLD).to_json() == OLD

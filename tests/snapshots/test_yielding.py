@@ -1,17 +1,25 @@
-"""Long values are sorted, read, written and searched as short ones are."""
+"""Long values are sorted, read, written and searched as short ones are, and leave the caches."""
 
 import json
 import pickle
 import random
+import tracemalloc
 import weakref
+from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
 
 from stillweb.snapshots import yielding
+from stillweb.snapshots.cache import ENTRIES, ROOM, Cache, cached
 from stillweb.snapshots.evidence.events import event_of
 from stillweb.snapshots.http.bodies import BYTES, JSON, typed_body
+from stillweb.snapshots.http.header_values import items_of
+from stillweb.snapshots.identity.cookies import choices_of
+from stillweb.snapshots.identity.header_fields import bearing, own_of
+from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 from stillweb.snapshots.yielding import RUN, in_order
@@ -136,3 +144,50 @@ def test_what_a_session_keeps_of_a_form_with_many_fields_is_small() -> None:
     events = [event_of(one, request_key(one).canonical) for one in requests]
     assert all(len(pickle.dumps(event)) < 1000 for event in events)
     assert events[0].done != events[1].done
+
+
+def test_what_is_known_is_not_computed_again_until_the_cache_is_full() -> None:
+    asked = []
+
+    @cached
+    def doubled(text: str, times: int) -> str:
+        asked.append(text)
+        return text * times
+
+    assert [doubled("a", 2), doubled("a", 2), doubled("a", 3)] == ["aa", "aa", "aaa"]
+    assert asked == ["a", "a"]
+    for number in range(ENTRIES):
+        doubled(str(number), 1)
+    doubled("a", 2)
+    assert asked.count("a") == 3
+
+
+def test_the_newest_entry_stays_however_large() -> None:
+    cache = Cache[str, int](len)
+    for letter in "abc":
+        assert cache[letter * 2 * ROOM] == 2 * ROOM
+        assert list(cache) == [letter * 2 * ROOM]
+
+
+LONG = "x" * 40_000
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda n: surt(f"http://a.test/{n}{LONG}"),
+        lambda n: irrelevant_url(f"http://a.test/{n}{LONG}"),
+        lambda n: items_of(f"a/{n}{LONG}"),
+        lambda n: bearing((("User-Agent", f"{n}{LONG}"),)),
+        lambda n: own_of((("X-Own", f"{n} {LONG}"),)),
+        lambda n: choices_of((("Cookie", f"a={n}{LONG}"),)),
+    ],
+)
+def test_long_texts_leave_memory(ask: Callable[[int], object]) -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            ask(number)
+        assert tracemalloc.get_traced_memory()[0] < 4 * ROOM
+    finally:
+        tracemalloc.stop()

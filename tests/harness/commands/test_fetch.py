@@ -1,17 +1,26 @@
-"""`stillweb fetch` gives the text that the tool of that name gives, and `search` makes its index, saying so."""
+"""`stillweb fetch`, `lookup` and `search` give what the tools and a replay would give."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import stillweb
 from stillweb.harness.cli import main
+from stillweb.harness.commands.lookup import command
+from stillweb.proxy.net.ca import Authority
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.snapshots import Request, Snapshot
 from stillweb.snapshots.view import View
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.proxy.frozen import Site
+from tests.proxy.gateways import client
 from tests.snapshots.making import exchange, small_snapshot
 
 PAGE = "http://site.example/a%20%C3%BC"
@@ -115,3 +124,48 @@ def test_a_search_without_frozen_texts_says_so(tmp_path: Path, capsys: pytest.Ca
             main(["search", str(path), "kestrel"])
         assert not ended.value.code
         assert (TOLD in capsys.readouterr().err) is said
+
+
+URL = "http://site.example/"
+ASKED = [
+    ("GET", {}),
+    ("GET", {"Range": "bytes=1-2"}),
+    ("HEAD", {}),
+    ("OPTIONS", {"Origin": "http://other.example", "Access-Control-Request-Method": "GET"}),
+    ("OPTIONS", {"Origin": "http://other.example", "Access-Control-Request-Method": "PUT"}),
+    ("GET", {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "eA=="}),
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lookup") / "snap"
+    site = Site(path)
+    site.add(URL, b"page", headers=(("Access-Control-Allow-Origin", "*"),))
+    with site.open():
+        pass
+    return path
+
+
+@pytest.mark.parametrize(("method", "headers"), ASKED)
+def test_it_says_what_a_replay_serves(
+    made: Path, tmp_path: Path, method: str, headers: dict[str, str]
+) -> None:
+    words = [str(made), URL, "-X", method, "--json"]
+    for field in headers.items():
+        words += ["-H", ": ".join(field)]
+    shown = CliRunner().invoke(command, words, standalone_mode=False)
+    told: dict[str, Any] = json.loads(shown.output)
+    asked = Request(method, URL, tuple(headers.items()))
+    assert json.loads(json.dumps(stillweb.lookup(made, asked))) == told
+    authority = Authority.load_or_create(tmp_path)
+    with Snapshot.open(made) as snapshot, Gateway(snapshot, authority=authority) as gateway:
+        with client(gateway, "default") as c:
+            c.request(method, URL, headers=headers)
+        (entry,) = gateway.ledger.entries()
+    for name in ("verdict", "derived", "why"):
+        assert told.get(name) == entry.get(name), name
+    assert shown.return_value == (entry["verdict"] == "miss")
+    assert (told["capture"]["offset"] if "capture" in told else None) == (
+        entry["capture"]["offset"] if entry["capture"] else None
+    )

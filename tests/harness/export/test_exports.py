@@ -1,10 +1,12 @@
-"""Exports: traces in OTLP with OpenInference names, runs as inspect logs."""
+"""Exports: OTLP with OpenInference names, inspect logs, CSV, and the report of a program."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import re
+import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,8 +25,11 @@ from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
+from stillweb.harness.view.export import write_report
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
+from tests.snapshots.making import record
 from tests.support.command_line import stillweb
 from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import SHELF, bird_task, make_run, write_script
@@ -244,3 +249,21 @@ def test_the_command_writes_it_beside_the_run(files: RunFiles, capsys: pytest.Ca
 def test_written_to_a_pipe_it_is_nothing_but_the_report(files: RunFiles) -> None:
     done = stillweb("report", files.path, "--format", "csv", "-o", "/dev/stdout")
     assert (done.code, done.out) == (0, export_csv(files.path, files.path / "kept.csv").read_bytes().decode())
+
+
+def test_requests_of_a_program_are_numbered_as_they_came(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "site") as writer:
+        for name in ("a", "b", "favicon.ico"):
+            record(writer, f"https://a.test/{name}", b"<p>page</p>")
+    asks = "for name in ('b', 'favicon.ico', 'a'): print(u.urlopen('https://a.test/' + name).status)"
+    (tmp_path / "agent.py").write_text(f"import urllib.request as u\n{asks}\n")
+    agent = f"command:{sys.executable} {tmp_path / 'agent.py'}"
+    files = start_run(
+        tmp_path / "run", Settings(agent=agent, snapshots=(str(tmp_path / "site"),)), [bird_task("x")]
+    )
+    run_attempts(files.path, display=SilentDisplay())
+    html = write_report(files.path).read_text()
+    steps = re.findall(r"https://a\.test/(a|b)</dd>|asked as number (\d)", html)
+    assert [one or two for one, two in steps] == ["3", "a", "1", "b"]
+    assert "Also asked for, and irrelevant: 1" in html
+    assert "GET https://a.test/favicon.ico: exact" in html

@@ -18,7 +18,7 @@ from stillweb.snapshots.writer import Writer
 from tests.harness.tools.conftest import Call
 from tests.harness.tools.frozen import BIRDS, REPORT, SITE, Recorder
 from tests.snapshots.making import freeze_texts
-from tests.snapshots.text.test_pdf_info import with_metadata
+from tests.snapshots.text.test_pdf_text import with_metadata
 from tests.snapshots.text.test_text import make_pdf
 
 

@@ -1,18 +1,26 @@
-"""The driver that tests share is none that one test can take from the next."""
+"""Browser contexts and drivers that are shared: none is lost to the next user."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from stillweb.proxy.browser.browser import find_browser
+from stillweb.proxy.browser.browser import BrowserHost, ContextPool, complete, find_browser
+from stillweb.proxy.browser.driver import Driver
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.writer import Writer
+from tests.snapshots.making import record
 from tests.support.fork_server import DRIVER
 from tests.support.pages import ARGUMENTS
 from tests.support.shared_driver import SharedDriver
@@ -84,3 +92,55 @@ def test_browsers_end_with_their_client_and_have_its_environment(driver: SharedD
             client.stdin.write(b"\n")
             client.stdin.flush()
     assert until(lambda: not processes(mark))
+
+
+SITE = "http://spare.test/"
+PAGE = b"""<!DOCTYPE html><title>x</title><p id=p></p><script>
+p.textContent = [Date.now(), Math.random(), crypto.randomUUID(), performance.now(), performance.timeOrigin, history.length,
+  document.cookie, localStorage.x, document.lastModified, innerWidth, document.visibilityState].join(" ");
+document.cookie = "a=b"; localStorage.x = 1;</script>"""
+
+
+@pytest.mark.slow
+def test_a_spare_is_as_any_other(tmp_path: Path) -> None:
+    profile = complete(Profile())
+    with Writer.open(tmp_path / "s", profile=profile) as writer:
+        record(writer, SITE, PAGE, headers=(("Content-Type", "text/html"),))
+
+    async def seen(context: Any) -> str:
+        (page,) = context.pages
+        driver = Driver(context, page=page)
+        await driver.begin(SITE)
+        text = str(await page.inner_text("p"))
+        await context.close()
+        return text
+
+    async def go(gateway: Gateway) -> list[str]:
+        async with BrowserHost(ca=gateway.ca_path) as host:
+            spares = ContextPool(host)
+            try:
+                found = [await seen(await spares.take("one", gateway, profile))]
+                for name in ("two", "three"):
+                    (made,) = spares._made.values()
+                    _, ready = await made
+                    context = await spares.take(name, gateway, profile)
+                    assert context is ready
+                    found.append(await seen(context))
+                (made,) = spares._made.values()
+                _, lost = await made
+                await lost.close()  # as when the browser has ended
+                found.append(await seen(await spares.take("four", gateway, profile)))
+            finally:
+                await spares.close()
+            return found
+
+    with (
+        Snapshot.open(tmp_path / "s") as snapshot,
+        Gateway(snapshot) as gateway,
+    ):
+        found = asyncio.run(go(gateway))
+        assert sorted(gateway.stats.sessions) == ["four", "one", "three", "two"]
+        entries = gateway.ledger.entries()
+    assert len(set(found)) == 1
+    assert {entry["session"] for entry in entries} == {"one", "two", "three", "four"}
+    assert {entry["verdict"] for entry in entries} == {"exact"}

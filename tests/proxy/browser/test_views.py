@@ -9,11 +9,13 @@ import socket
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from stillweb.proxy.browser.browser import BrowserHost, complete
-from stillweb.proxy.browser.capture_view import Fetcher, FetchResult, plan
+from stillweb.proxy.browser.capture_view import Fetcher, FetchResult, Recording, plan
 from stillweb.proxy.browser.driver import Driver
 from stillweb.proxy.browser.errors import Failed
 from stillweb.proxy.browser.page_snapshot import look_at
@@ -29,8 +31,9 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import view_address
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
+from tests.proxy.lab import Lab, client, gate
 from tests.proxy.sites import Answer, mill_site, serve
-from tests.support.waiting import HANG, STARTS
+from tests.support.waiting import HANG, STARTS, until
 
 STEPS = parse_steps("""
 - select: {label: Kind, option: Wind}
@@ -342,3 +345,33 @@ def test_a_page_that_came_in_part_is_no_view(came: bytes, tmp_path: Path) -> Non
     assert (found.ok, found.views) == (False, [])
     assert found.error is not None
     assert "not stored as a view: broken (its document broke off" in found.error
+
+
+def test_what_took_long_belongs_to_the_next_view_and_is_not_left_out(lab: Lab, tmp_path: Path) -> None:
+    """It began before what the first view was told of, and ended after that."""
+    gate.open.clear()
+    with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder, client(recorder) as c:
+        recording = Recording(recorder, writer, "default")
+
+        async def told() -> list[str]:
+            return [capture.url for capture in await recording.new_captures()]
+
+        async def run() -> None:
+            slow = asyncio.ensure_future(asyncio.to_thread(c.get, "http://plain.example/slow"))
+            assert await asyncio.to_thread(until, lambda: recorder.stats.under_way == 1)
+            await asyncio.to_thread(c.get, "http://plain.example/headers")
+            recording.traffic = cast(
+                Any, SimpleNamespace(hanging=lambda: ["http://plain.example/slow"], unread={}, untold=set())
+            )
+            assert await told() == ["http://plain.example/headers"]
+            gate.open.set()
+            await slow
+            recording.traffic = None
+            assert await told() == ["http://plain.example/slow"]
+            assert await told() == []
+            assert recording.count == 2
+
+        try:
+            asyncio.run(run())
+        finally:
+            gate.open.set()

@@ -1,24 +1,38 @@
-"""The parts of a check that need no browser."""
+"""The parts of a check: shares, refused addresses, and answers that no page reads."""
 
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from stillweb.proxy.browser.browser import complete
+from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.check.check import (
     CheckReport,
     ViewCheck,
     chains,
     changes,
+    check,
     compare_pictures,
+    is_unread,
     likeness,
     small,
 )
+from stillweb.proxy.record.recorder import Recorder
+from stillweb.proxy.replay.gateway import Gateway
+from stillweb.snapshots.profile import Profile
+from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import Step, View, view_address
+from stillweb.snapshots.writer import Writer
+from tests.proxy.sites import Answer, serve
+from tests.snapshots.making import exchange
 
 
 def view(url: str, *names: str) -> View:
@@ -94,3 +108,90 @@ def test_a_gate_that_can_fail() -> None:
     assert report.share("text") == 0.5
     assert report.passed(text=0.5)
     assert report.rows()[1]["same"] is False
+
+
+BEACON: Headers = (("Sec-Fetch-Dest", "empty"), ("Sec-Fetch-Mode", "no-cors"))
+AHEAD: Headers = (("Sec-Purpose", "prefetch"),)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "unread"),
+    [
+        ("POST", BEACON, True),
+        ("GET", BEACON, False),  # a script may be told whether it came
+        ("POST", (("Sec-Fetch-Dest", "empty"), ("Sec-Fetch-Mode", "cors")), False),
+        ("POST", (("Sec-Fetch-Dest", "document"), ("Sec-Fetch-Mode", "navigate")), False),
+        ("POST", (("Sec-Fetch-Dest", "report"), ("Sec-Fetch-Mode", "no-cors")), True),
+        ("POST", (("Ping-To", "http://a.test/"), ("Sec-Fetch-Mode", "no-cors")), True),
+        ("GET", AHEAD, True),
+        ("GET", (("Sec-Purpose", "prefetch;prerender"),), True),
+        ("GET", (("Purpose", "prefetch"),), True),
+        ("GET", (), False),
+    ],
+)
+def test_what_no_page_reads(method: str, headers: Headers, unread: bool) -> None:
+    assert is_unread(Request(method, "http://a.test/x", headers)) is unread
+
+
+@pytest.mark.slow
+def test_a_check_tells_them_apart(tmp_path: Path) -> None:
+    url = "http://example.test/"
+    told = [
+        ("POST", "beacon", BEACON),
+        ("GET", "ahead", AHEAD),
+        ("GET", "data", ()),
+        ("GET", "both", AHEAD),
+        ("GET", "both", ()),
+    ]
+    with Writer.open(tmp_path / "snap", profile=complete(Profile())) as writer:
+        page = b"<title>T</title><link rel=prefetch href=/never><p>one</p>"
+        writer.exchange(exchange(url, page, begin=0, end=1))
+        for number, (method, name, headers) in enumerate(told, start=1):
+            writer.exchange(
+                exchange(
+                    url + name,
+                    b"",
+                    method=method,
+                    request_headers=headers,
+                    begin=2 * number,
+                    end=2 * number + 1,
+                )
+            )
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        captures = tuple(
+            {"url": c.url, "method": c.method, "status": c.status, "digest": c.digest}
+            for c in snapshot.captures()
+        )
+    with Writer.open(tmp_path / "snap") as writer:
+        resources = {"text": b"one", "aria": b"- paragraph: one", "pageinfo": json.dumps({}).encode()}
+        writer.view(View(url, url, url, "T", (), captures=captures), resources)
+    with Snapshot.open(tmp_path / "snap") as snapshot, Gateway(snapshot) as gateway:
+        [view] = check(snapshot, gateway).views
+        assert [miss.url for miss in gateway.missed("check-1")] == [f"{url}never"]
+    assert view.same, view
+    assert view.unread == [f"{url}ahead", f"{url}beacon"]
+    assert view.unasked == [f"{url}both", f"{url}data"]
+
+
+PAGE = b"<title>Mills</title><link rel=stylesheet href=/style.css><h1>Mills</h1><p>A page whose style is an error's page.</p>"
+
+
+def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    said = {"Content-Type": "text/html", "X-Content-Type-Options": "nosniff"}
+    return 200, said, PAGE if path == "/" else b"<p>There is no such style.</p>"
+
+
+@pytest.mark.slow
+def test_a_style_that_the_browser_refuses_is_not_called_unasked(tmp_path: Path) -> None:
+    profile = complete(Profile())
+    with (
+        serve(answer) as base,
+        Writer.open(tmp_path / "s", profile=profile) as writer,
+        Recorder(writer) as recorder,
+    ):
+        Fetcher(recorder, writer, profile).fetch([f"{base}/"])
+    with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
+        recorded = {capture.url for capture in snapshot.captures()}
+        [view] = check(snapshot, gateway).views
+    assert f"{base}/style.css" in recorded
+    assert (view.same, view.unasked) == (True, [])

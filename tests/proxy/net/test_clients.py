@@ -1,10 +1,12 @@
-"""Clients set up by environment alone record through the proxy: nothing in them is changed."""
+"""Clients set up by environment alone, Java among them, record through the proxy; direct hosts go past it."""
 
 from __future__ import annotations
 
 import errno
 import gzip
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -18,10 +20,18 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.net.ca import Authority
-from stillweb.proxy.net.client_env import CA_VARIABLES, NODE_SCRIPT, client_environment, run_command
+from stillweb.proxy.net.client_env import (
+    CA_VARIABLES,
+    NODE_SCRIPT,
+    add_no_proxy,
+    client_environment,
+    direct_hosts,
+    run_command,
+)
 from stillweb.proxy.record.recorder import Recorder, record_command
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.writer import Writer
+from tests.proxy.net.test_certificates import read_store
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.proxy.recordings import recorded
 from tests.support.waiting import STARTS
@@ -425,3 +435,126 @@ def test_an_interrupted_command_keeps_its_exit_code() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=STARTS)
     assert (done.returncode, done.stdout) == (0, "{130}\n"), done.stderr
+
+
+PROXY = "http://north:x@127.0.0.1:8080"
+
+
+def properties(environment: dict[str, str]) -> dict[str, str]:
+    """As Java reads them: it splits and unquotes as a shell does, and the last of a name counts."""
+    words = shlex.split(environment["JAVA_TOOL_OPTIONS"])
+    return dict(word[2:].split("=", 1) for word in words if word.startswith("-D"))
+
+
+@pytest.mark.parametrize("folder", ["state", "a state", 'a "state"', "it's"])
+def test_proxy_and_trust_store(tmp_path: Path, folder: str) -> None:
+    ours = Authority.load_or_create(tmp_path / folder)
+    environment = client_environment(PROXY, ours.certificate_path, {})
+    told = properties(environment)
+    store = Path(told.pop("javax.net.ssl.trustStore"))
+    assert len(read_store(store.read_bytes(), told["javax.net.ssl.trustStorePassword"])) == 1
+    assert told == {
+        "http.proxyHost": "127.0.0.1",
+        "http.proxyPort": "8080",
+        "https.proxyHost": "127.0.0.1",
+        "https.proxyPort": "8080",
+        "http.nonProxyHosts": "",  # not even localhost goes past, as it would without
+        "javax.net.ssl.trustStoreType": "JKS",
+        "javax.net.ssl.trustStorePassword": "changeit",
+    }
+
+
+def test_what_the_user_has_set_besides_stays(tmp_path: Path) -> None:
+    ours = Authority.load_or_create(tmp_path)
+    present = (
+        '-Xmx1g -Dhttps.proxyHost=corporate -Dhttp.nonProxyHosts="localhost|*.corporate" '
+        "-Djavax.net.ssl.trustStorePassword=secret -Dname='a b' -ea"
+    )
+    environment = client_environment(PROXY, ours.certificate_path, {"JAVA_TOOL_OPTIONS": present})
+    assert environment["JAVA_TOOL_OPTIONS"].startswith("-Xmx1g -Dname='a b' -ea -D")
+    told = properties(environment)
+    assert (told["https.proxyHost"], told["http.nonProxyHosts"]) == ("127.0.0.1", "")
+    assert told["javax.net.ssl.trustStorePassword"] == "changeit"
+    assert client_environment(PROXY, ours.certificate_path, environment) == environment
+    other = properties(client_environment("http://127.0.0.1:9", ours.certificate_path, environment))
+    assert (other["http.proxyPort"], other["name"]) == ("9", "a b")
+
+
+def test_hosts_that_are_asked_directly(tmp_path: Path) -> None:
+    ours = Authority.load_or_create(tmp_path)
+    through = client_environment(PROXY, ours.certificate_path, {})
+    past = add_no_proxy(through, ["api.openai.com", "127.0.0.1:11434", "[::1]:80"])
+    told = properties(past)
+    assert told["http.nonProxyHosts"] == "api.openai.com|127.0.0.1|[::1]"
+    found = read_store(Path(told["javax.net.ssl.trustStore"]).read_bytes(), "changeit")
+    assert len(found) > 50  # the usual ones
+    assert len(re.findall("trustStore=", past["JAVA_TOOL_OPTIONS"])) == 1
+
+
+CLIENTS = {
+    "urllib": "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())",
+    "httpx": "import sys, httpx; print(httpx.get(sys.argv[1]).text)",
+    "requests": "import sys, requests; print(requests.get(sys.argv[1]).text)",
+}
+
+
+def live(asked: Asked) -> Answer:
+    return Answer(body=b"live")
+
+
+@pytest.mark.parametrize("value", ["", "a b", "https://api.openai.com", "a,b", "a/b", "*", "-o\n"])
+def test_what_is_no_host_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="is no host"):
+        direct_hosts(["api.openai.com", value])
+
+
+def test_hosts_are_sorted_and_said_once() -> None:
+    told = ("api.openai.com", "127.0.0.1:11434", "API.openai.com", "[::1]:8080")
+    assert direct_hosts(told) == ("127.0.0.1:11434", "[::1]:8080", "api.openai.com")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CLIENTS, "curl"])
+def test_a_direct_host_answers_under_its_own_certificate(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, company = (Authority.load_or_create(tmp_path / folder) for folder in ("ours", "company"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(company.certificate_path))  # as a company has it set
+    dead = "http://127.0.0.1:9"  # where no proxy answers
+    base = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = ["curl", "-sS"] if name == "curl" else [sys.executable, "-c", CLIENTS[name]]
+    with Origin(live, company.context_for("127.0.0.1")) as origin:
+        url = f"https://127.0.0.1:{origin.port}/"
+
+        def asked(*hosts: str) -> subprocess.CompletedProcess[str]:
+            environment = add_no_proxy(client_environment(dead, ours.certificate_path, base), hosts)
+            return subprocess.run(
+                [*command, url], env=environment, capture_output=True, text=True, timeout=STARTS, check=False
+            )
+
+        through = asked()
+        assert through.returncode != 0
+        assert origin.asked == []
+        past = asked("127.0.0.1")
+        assert (past.returncode, past.stdout.strip()) == (0, "live"), past.stderr
+
+
+def test_only_what_was_named_is_past(tmp_path: Path) -> None:
+    ours = Authority.load_or_create(tmp_path)
+    before = client_environment("http://127.0.0.1:9", ours.certificate_path, {"HOME": str(tmp_path)})
+    after = add_no_proxy(before, ["api.openai.com", "127.0.0.1:11434"])
+    assert after["NO_PROXY"] == after["no_proxy"] == "api.openai.com,127.0.0.1:11434"
+    ours_alone = {n for n, v in before.items() if "stillweb-ca." in v}
+    assert {*CA_VARIABLES, "WGETRC", "PHP_INI_SCAN_DIR", "JAVA_TOOL_OPTIONS"} == ours_alone
+    changed = {*ours_alone, "NO_PROXY", "no_proxy"}
+    assert {n: v for n, v in after.items() if n not in changed} == {
+        n: v for n, v in before.items() if n not in changed
+    }
+    for name in ours_alone:
+        assert "stillweb-ca-and-usual-" in after[name]
+        assert "stillweb-ca." not in after[name]
+    assert ours.certificate_path.read_bytes().strip() in Path(after["SSL_CERT_FILE"]).read_bytes()
+    assert add_no_proxy(before, []) == before
+    assert add_no_proxy({"PATH": "/bin"}, ["api.openai.com"]) == {"PATH": "/bin"}
+    kept = {**before, "NO_PROXY": "127.7.7.7", "no_proxy": "127.7.7.7"}
+    assert add_no_proxy(kept, ["api.openai.com"])["NO_PROXY"] == "127.7.7.7,api.openai.com"

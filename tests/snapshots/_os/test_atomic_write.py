@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots._os.atomic_write import atomic_file
+from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
@@ -72,3 +78,56 @@ def test_what_is_no_file_is_not_replaced_by_a_snapshot(tmp_path: Path, kind: str
         seal(small_snapshot(tmp_path / "s"), out)
     assert not out.is_file()
     assert out.exists()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from stillweb.snapshots._os.locking import lock_directory
+assert lock_directory(Path(sys.argv[1]), "busy") >= 0
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_another_process_is_kept_out_until_the_first_is_gone_however_it_ends(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with pytest.raises(UsageError, match="is held by a test"):
+            lock_directory(tmp_path, "is held by a test")
+        first.kill()
+    handle = lock_directory(tmp_path, "is held by a test")
+    assert handle >= 0
+    os.close(handle)
+
+
+def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, how: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    assert lock_directory(tmp_path, "busy") == -1
+    assert not before or len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_text_with_and_without_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes("\ufeffgrün".encode())
+    assert read_text(path) == "\ufeffgrün"
+    assert read_text(path, "utf-8-sig") == "grün"
+
+
+def test_what_is_no_text_is_named_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"ab\xff")
+    with pytest.raises(UsageError, match=r"words\.txt: not UTF-8 at byte 2$"):
+        read_text(path)
+    path.write_bytes("ab".encode("utf-16"))
+    with pytest.raises(UsageError, match=r"words\.txt: not UTF-8 at byte 0; it is UTF-16: save it as UTF-8$"):
+        read_text(path)
+    with pytest.raises(UsageError, match=r"none: No such file or directory$"):
+        read_text(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Fields that list names with weights: items, languages, and what an answer for one language is for another."""
+"""Header values: weighted lists, languages, spans, fragments, trailers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.http.header_values import items_of, wanted
+from stillweb.snapshots.http.header_values import items_of, merged, parted, wanted
+from stillweb.snapshots.http.spans import inside, is_whole
+from stillweb.snapshots.request import Headers, Request
 from tests.support.memory_store import Replay, get, html, matcher
 
 URL = "http://a.test/p"
@@ -132,3 +134,148 @@ def test_what_is_sure_is_what_the_site_says(site: list[str], recorded: list[str]
     replay = Replay(matcher(*pages))
     said = replay.ask(get(URL, accept_language=asked))
     assert said in ("miss", negotiated(site, asked)) or replay.last.ambiguous
+
+
+HTML = ("Content-Type", "text/html")
+CALL = ("Content-Type", "application/grpc")
+LENGTH = ("Content-Length", "3")
+
+
+@pytest.mark.parametrize("head", [(HTML,), (HTML, ("Trailer", "X-Sum")), (CALL, ("x-sum", "0"))])
+def test_what_is_merged_is_parted(head: Headers) -> None:
+    behind = (("X-Sum", "1"), ("Y", "2"), ("x-sum", "3"))
+    stored = (*merged(head, behind), LENGTH)  # as archives write it
+    assert parted(stored, 3) == ((*head, LENGTH), behind)
+
+
+def test_what_has_no_place_behind_a_body_is_left_out() -> None:
+    assert merged((HTML,), (("Set-Cookie", "a=1"), ("content-length", "9"))) == (HTML,)
+    assert merged((HTML,), (("Set-Cookie", "a=1"), ("X", "1")))[1:] == (("Trailer", "X"), ("X", "1"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (HTML, LENGTH),
+        (HTML, ("Trailer", "X-Sum"), LENGTH),
+        (("Trailer", "Expires"), ("Expires", "0"), HTML),
+        (("Trailer", "X-Sum, Y"), ("X-Sum", "1")),
+    ],
+)
+def test_a_head_of_others_stays_whole(fields: Headers) -> None:
+    assert parted(fields, 3) == (fields, ())
+
+
+def test_of_grpc_the_status_is_known() -> None:
+    status = (("grpc-status", "0"), ("Grpc-Message", "fine"))
+    assert parted((CALL, *status, LENGTH), 3) == ((CALL, LENGTH), status)
+    assert parted((CALL, *status), 0) == ((CALL, *status), ())
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "expected"),
+    [
+        ("bytes=2-3", "bytes 2-5/10", (2, 4)),
+        ("bytes=2-5", "bytes 2-5/10", (2, 6)),
+        ("bytes=1-3", "bytes 2-5/10", None),
+        ("bytes=4-6", "bytes 2-5/10", None),
+        ("bytes=8-", "bytes 2-9/10", (8, 10)),
+        ("bytes=8-99", "bytes 2-9/10", (8, 10)),
+        ("bytes=-2", "bytes 2-9/10", (8, 10)),
+        ("bytes=-2", "bytes 2-9/*", None),  # nobody knows where it ends
+        ("bytes=8-", "bytes 2-9/*", None),
+        ("bytes=8-9", "bytes 2-9/*", (8, 10)),
+        ("bytes=2-3,5-5", "bytes 2-5/10", None),
+        ("bytes=10-", "bytes 2-9/10", None),
+        ("lines=2-3", "bytes 2-5/10", None),
+        ("bytes=2-3", "bytes */10", None),
+        ("bytes=2-3", None, None),
+    ],
+)
+def test_inside(asked: str, told: str | None, expected: tuple[int, int] | None) -> None:
+    assert inside(asked, told) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "length", "expected"),
+    [
+        ("bytes 0-9/10", "10", True),
+        ("bytes 0-9/10", "9", False),  # cut short
+        ("bytes 0-9/10", None, False),
+        ("bytes 0-9/*", "10", False),
+        ("bytes 0-8/10", "9", False),
+        ("bytes 1-9/10", "9", False),
+        (None, "10", False),
+    ],
+)
+def test_a_part_may_be_the_whole(told: str | None, length: str | None, expected: bool) -> None:
+    assert is_whole(told, length) is expected
+
+
+U = "http://a.test/list"
+FIELDS = [
+    ("HX-Request", "true"),
+    ("RSC", "1"),
+    ("X-PJAX", "true"),
+    ("Turbo-Frame", "rows"),
+    ("X-Inertia", "true"),
+]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_fragment_alone_is_no_page(field: tuple[str, str]) -> None:
+    fragment, page = Request("GET", U, (field,)), get(U)
+    over = matcher((fragment, html("<li>")))
+    replay = Replay(over)
+    for _ in range(2):
+        assert replay.ask(page) == "miss"
+        assert replay.ask(fragment) == "<li>"
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+    assert f"header {field[0].lower()} matters was never seen" in over.lookup(page).explain()[0].differs[0]
+
+
+def test_what_a_library_asked_for_is_not_surely_what_others_get() -> None:
+    """It sends its field whatever it asks for; many servers send it parts of pages, or data."""
+    asked, page = get(U, x_requested_with="XMLHttpRequest"), get(U)
+    replay = Replay(matcher((asked, html("<li>"))))
+    for request, told in ((page, ("exact", True)), (asked, ("exact", False))) * 2:
+        assert replay.ask(request) == "<li>"
+        assert (replay.last.verdict, replay.last.ambiguous) == told
+    alike = Replay(matcher((asked, html("<li>")), (page, html("<li>"))))
+    for request in (page, asked):
+        assert alike.ask(request) == "<li>"
+        assert (alike.last.verdict, alike.last.ambiguous) == ("exact", False)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [*((f, "miss") for f in FIELDS), (("X-Requested-With", "XMLHttpRequest"), "<html>")]
+)
+def test_a_page_alone_is_not_surely_the_fragment(field: tuple[str, str], text: str) -> None:
+    fragment, page = Request("GET", U, (field,)), get(U)
+    replay = Replay(matcher((page, html("<html>"))))
+    for _ in range(2):
+        assert replay.ask(page) == "<html>"
+        assert (replay.last.verdict, replay.last.ambiguous) == ("exact", False)
+        assert replay.ask(fragment) == text
+        assert replay.last.confidence < 0.99
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_where_both_were_recorded_each_is_served(same: bool) -> None:
+    fragment, page = Request("GET", U, (("HX-Request", "true"),)), get(U)
+    answers = ("<li>", "<li>") if same else ("<html>", "<li>")
+    over = matcher((page, html(answers[0])), (fragment, html(answers[1])))
+    for order in ((page, fragment, page), (fragment, page, fragment)):
+        replay = Replay(over)
+        for request in order:
+            assert replay.ask(request) == answers[request is fragment]
+            assert replay.last.verdict == "exact"
+            assert replay.last.confidence > 0.9
+
+
+def test_what_is_known_of_one_field_says_nothing_of_another() -> None:
+    over = matcher((get(U), html("<html>")), (get(U, hx_request="true"), html("<li>")))
+    for field, text in (("X-Requested-With", "<html>"), ("HX-Request", "<li>")):
+        replay = Replay(over)
+        assert replay.ask(Request("GET", U, ((field, "true"),))) == text
+        assert replay.last.confidence < 0.99

@@ -22,6 +22,7 @@ MOST_CUT = 20  # answers whose bodies are incomplete that are named
 @click.command("verify")
 @click.argument("snapshot", type=SNAPSHOT)
 @click.option("--secrets", is_flag=True, help="Also look for keys, tokens, passwords and session cookies.")
+@click.option("--second-reader", is_flag=True, help="Have warcio read every record, too, and compare.")
 @click.option(
     "--signer",
     "signers",
@@ -42,6 +43,7 @@ MOST_CUT = 20  # answers whose bodies are incomplete that are named
 def command(
     snapshot: Path | str,
     secrets: bool,
+    second_reader: bool,
     signers: tuple[Path, ...],
     authorities: tuple[Path, ...],
     as_json: bool,
@@ -58,7 +60,7 @@ def command(
     from stillweb.snapshots.operations.verifying import verify
 
     with progress("verifying", unit="bytes") as advance:
-        problems = verify(snapshot, progress=advance)
+        problems = verify(snapshot, progress=advance, second_reader=second_reader)
     leaks = _leaks(snapshot) if secrets and not problems else []
     if as_json:
         told = [asdict(problem) for problem in problems]

@@ -26,6 +26,7 @@ from stillweb.snapshots.contents.package import (
 )
 from stillweb.snapshots.decompression import TooLarge, too_large, within
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.extras import require
 from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces
 from stillweb.snapshots.index import build
 from stillweb.snapshots.index.blocks import steps_of
@@ -65,17 +66,24 @@ class Problem:
         return f"{place}: {self.check}: {self.message}"
 
 
-def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Problem]:
+def verify(
+    path: str | os.PathLike[str], progress: Progress | None = None, *, second_reader: bool = False
+) -> list[Problem]:
     """Return the problems of a snapshot or archive; an empty list means that it is sound.
 
-    Raises UsageError if nothing is there. A snapshot that can't be opened is one problem, too.
+    With `second_reader` warcio reads every record, too. Raises UsageError if nothing is there. A snapshot that can't be
+    opened is one problem, too.
     """
     try:
         container = open_container(path)
     except DamagedInput as error:
         return [Problem("open", str(path), -1, str(error))]
     try:
-        return _Check(container, progress).run()
+        check = _Check(container, progress)
+        found = check.run()
+        if second_reader:
+            check.second_reading()
+        return found
     finally:
         container.close()
 
@@ -87,6 +95,7 @@ class _Check:
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # problems by check and file
     ids: dict[str, tuple[str, int]] = field(default_factory=dict)
+    read: set[tuple[str, int, str]] = field(default_factory=set)  # file, offset and type of each record
     total: int = 0
     done: int = 0
 
@@ -258,6 +267,7 @@ class _Check:
 
     def record(self, name: str, item: Scanned) -> None:
         kind = item.kind
+        self.read.add((name, item.offset, kind))
         if not kind:
             self.found("record", name, item.offset, "has no WARC-Type")
         record_id = item.fields.get("warc-record-id")
@@ -283,6 +293,27 @@ class _Check:
                 part == "payload" and _same_dechunked(item, declared)
             ):
                 self.found("digest", name, item.offset, f"the {part} digest is wrong")
+
+    def second_reading(self) -> None:
+        """Let warcio read all records: they must be those that were found here, with digests that it finds right."""
+        iterator = require("warcio.archiveiterator").ArchiveIterator
+        failed = require("warcio.exceptions").ArchiveLoadFailed
+        left = set(self.read)
+        for name, place in self.container.archives.items():
+            records = iterator(Reader(place), check_digests=True)
+            try:
+                for record in records:
+                    at = records.get_record_offset()
+                    records.read_to_end()
+                    if (name, at, record.rec_type) not in left:
+                        self.found("warcio", name, at, f"warcio reads a record of the type {record.rec_type}")
+                    left.discard((name, at, record.rec_type))
+                    for problem in record.digest_checker.problems:
+                        self.found("warcio", name, at, problem)
+            except failed as error:
+                self.found("warcio", name, -1, f"warcio can't read it: {error}")
+        for name, at, kind in sorted(left):
+            self.found("warcio", name, at, f"warcio reads no record of the type {kind}")
 
     # -- the index
 

@@ -13,6 +13,7 @@ import pytest
 
 from stillweb.snapshots.contents.package import digest_of
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.index.indexing import Findings
 from stillweb.snapshots.operations import verifying
 from stillweb.snapshots.operations.verifying import Problem, verify
 from stillweb.snapshots.profile import Profile
@@ -47,6 +48,21 @@ def test_a_sound_snapshot_has_no_problems(sealed: Path) -> None:
     assert seen[-1][0] == seen[-1][1] > 0
     with pytest.raises(UsageError, match="no such file"):
         verify(sealed.with_name("missing"))
+
+
+def test_a_second_reader_finds_the_same_records(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verify(sealed, second_reader=True) == []
+    path = tmp_path / "wrong.warc.gz"
+    packed = [
+        one.replace(b"\r\nlate", b"\r\ndead")
+        for one in members((sealed.with_name("s") / ARCHIVE).read_bytes())
+    ]
+    path.write_bytes(b"".join(map(gzip.compress, packed)))
+    assert {problem.check for problem in verify(path, second_reader=True)} == {"digest", "warcio"}
+    monkeypatch.setattr(verifying, "find", lambda *_, **__: Findings())
+    assert {problem.check for problem in verify(sealed, second_reader=True)} >= {"warcio"}
 
 
 def members(data: bytes) -> list[bytes]:

@@ -73,7 +73,7 @@ SHOWN = {
 
 def page() -> str:
     """Return docs/api.md as the docstrings say it now."""
-    from stillweb.api import Score
+    from stillweb.harness.results.summary import Mean
     from stillweb.snapshots.snapshot import Hit
 
     parts = [HEAD.format(example=EXAMPLE)]
@@ -82,7 +82,7 @@ def page() -> str:
         if name == "Snapshot.lookup":
             parts.append(_entry("Hit", Hit))
         if name == "Run":
-            parts.append(_entry("Score", Score))
+            parts.append(_entry("Mean", Mean))
     return "\n".join(parts)
 
 

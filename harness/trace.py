@@ -227,13 +227,10 @@ def hash_events(events: Iterable[Event]) -> str:
     return state.hexdigest()
 
 
-def read_trace(path: Path, *, whole: bool = True) -> Trace:
-    """Read a trace strictly. Raise DamagedInput, which names file, line and member.
-
-    `whole=False` accepts an interrupted trace (a `.part`) and ignores an incomplete last line.
-    """
+def read_trace(path: Path) -> Trace:
+    """Read a trace strictly. Raise DamagedInput, which names file, line and member."""
     events: list[Event] = []
-    for number, event in _lines(path, whole):
+    for number, event in _lines(path):
         if message := check_event(event):
             raise DamagedInput(f"{path}:{number}: {message}")
         if (event["event"] == "header") != (number == 1):
@@ -244,16 +241,14 @@ def read_trace(path: Path, *, whole: bool = True) -> Trace:
     if not events:
         raise DamagedInput(f"{path}:1: the trace is empty")
     trace = Trace(path, events[0], tuple(events[1:]))
-    if whole and trace.last("score") is None:
+    if trace.last("score") is None:
         raise DamagedInput(f"{path}:{len(events)}: the trace ends without a score")
     return trace
 
 
-def _lines(path: Path, whole: bool) -> Iterator[tuple[int, Any]]:
+def _lines(path: Path) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if not whole and not line.endswith(b"\n"):
-                return
             try:
                 yield number, read_json(line)
             except (ValueError, RecursionError) as error:

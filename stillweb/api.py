@@ -915,19 +915,6 @@ def env(
 # --- runs
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A run's figure of one metric. `mean` is over the attempts with a value, None if there are none.
-
-    `mean_of_all` counts the `of - scored` attempts without a value as 0.
-    """
-
-    mean: float | None
-    mean_of_all: float | None
-    scored: int
-    of: int
-
-
 @dataclass(frozen=True)
 class Run:
     """A finished run: its directory, how many attempts were `made` now, and what it comes to.
@@ -947,14 +934,10 @@ class Run:
 
         return summarise(self.path)
 
-    @cached_property
-    def scores(self) -> dict[str, Score]:
-        """Metric -> Score."""
-
-        def score(mean: Mean) -> Score:
-            return Score(mean.value, mean.all, mean.scored, mean.of)
-
-        return {name: score(mean) for name, mean in self.summary.means.items()}
+    @property
+    def scores(self) -> dict[str, Mean]:
+        """Means of the metrics: each has `mean`, over the attempts with a value, `mean_of_all`, `scored` and `of`."""
+        return self.summary.means
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -49,9 +49,9 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
         if listed
     ]
     title, blank = (["attempt", "status"], [""]) if listed else ([""], [])
-    rows.append(["mean of all", *blank, *(_number(mean.all) for mean in means)])
+    rows.append(["mean of all", *blank, *(_number(mean.mean_of_all) for mean in means)])
     if partly:
-        rows.append(["mean of scored", *blank, *(_number(mean.value) for mean in means)])
+        rows.append(["mean of scored", *blank, *(_number(mean.mean) for mean in means)])
     of_tasks = [_spread(attempts, at) for at in range(len(names))]
     rows.append(["spread", *blank, *(_number(spread) for spread, _ in of_tasks)])
     rows.append(["standard error", *blank, *(_number(error) for _, error in of_tasks)])
@@ -59,7 +59,7 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     if partly:
         click.echo("mean of all counts an attempt without a score as 0, mean of scored leaves it out")
     if others := every[MOST_METRICS:]:
-        told = ", ".join(f"{name} {_number(summary.means[name].all)}" for name in others)
+        told = ", ".join(f"{name} {_number(summary.means[name].mean_of_all)}" for name in others)
         click.echo(f"mean of all, of the other metrics: {told}")
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)
     click.echo(
@@ -79,9 +79,7 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     for sentence in left_out(RunFiles(run), summary):
         click.echo(sentence)
     for name, mean in summary.measured.items():
-        click.echo(
-            f"{name} {_number(mean.value)}, mean of {mean.scored} measured on this machine, in no hash"
-        )
+        click.echo(f"{name} {_number(mean.mean)}, mean of {mean.scored} measured on this machine, in no hash")
     click.echo(
         f"certificate {certificate['hash']}"
         if certificate

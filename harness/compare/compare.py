@@ -65,8 +65,6 @@ class Pair:
     base: str
     a: float
     b: float
-    trace_a: str = ""
-    trace_b: str = ""
     traces_a: tuple[str, ...] = ()
     traces_b: tuple[str, ...] = ()
 
@@ -301,7 +299,7 @@ _Value = tuple[str, float, tuple[str, ...]]  # base, mean over attempts, traces
 
 
 def _pair(name: str, a: _Value, b: _Value) -> Pair:
-    return Pair(name, a[0], a[1], b[1], a[2][0], b[2][0], a[2], b[2])
+    return Pair(name, a[0], a[1], b[1], a[2], b[2])
 
 
 def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:
@@ -761,7 +759,7 @@ def _drill(a: Path, b: Path) -> tuple[Drill | None, tuple[str, ...]]:
 
 def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:
     rows = [
-        [p.task_id, decimals(p.a, 3), decimals(p.b, 3), decimals(p.delta, 3, "+"), p.trace_b]
+        [p.task_id, decimals(p.a, 3), decimals(p.b, 3), decimals(p.delta, 3, "+"), p.traces_b[0]]
         for p in comparison.worse
     ]
     if rows:

@@ -118,15 +118,13 @@ def audit(
     *,
     today: date,
     rubrics: Mapping[str, Rubric] | None = None,
-    prompts: Mapping[str, str] | None = None,
     certificates: Iterable[Path] = (),
     cookies: Iterable[CookieDate] = (),
 ) -> list[AuditFinding]:
     """Return findings before scoring, task by task.
 
     `texts` are the snapshot's frozen texts (and views' texts), None to skip the gold check. `today` is a
-    parameter so that the same call gives the same findings. `prompts` maps a task to the text really sent, if
-    that isn't the question.
+    parameter so that the same call gives the same findings.
     """
     findings: list[AuditFinding] = []
     pairs = [(text.address, text.markdown) for text in texts or ()]
@@ -139,7 +137,7 @@ def audit(
         rows = gold_rows(task, context)
         if index is not None:
             findings += _gold(task, rows, index)
-        findings += _leaks(task, rows, (prompts or {}).get(task.id, task.question))
+        findings += _leaks(task, rows, task.question)
         findings += _dates(task, today)
     for path in certificates:
         findings += _certificate(path, today)

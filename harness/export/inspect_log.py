@@ -30,7 +30,7 @@ def export_inspect(path: Path, out: Path) -> Path:
     metrics = {
         name: {
             "name": name,
-            "value": mean.all,
+            "value": mean.mean_of_all,
             "params": {},
             "metadata": {"scored": mean.scored, "of": mean.of},
         }

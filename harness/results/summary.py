@@ -80,11 +80,11 @@ UNFINISHED = "unfinished"
 class Mean:
     """Mean of a metric over a run: `scored` of the `of` attempts that should have the metric have a value.
 
-    `all` counts missing values as 0; it is None for measured metrics, of which 0 would be the best.
+    `mean_of_all` counts missing values as 0; it is None for measured metrics, of which 0 would be the best.
     """
 
-    value: float | None
-    all: float | None
+    mean: float | None
+    mean_of_all: float | None
     scored: int
     of: int
 
@@ -125,10 +125,7 @@ class Summary:
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """Return a JSON object; without the `measured` members it is part of the certificate."""
-        means = {
-            name: {"mean": mean.value, "mean_of_all": mean.all, "scored": mean.scored, "of": mean.of}
-            for name, mean in self.means.items()
-        }
+        means = {name: asdict(mean) for name, mean in self.means.items()}
         return {
             "attempts": self.owed,
             "statuses": self.statuses,
@@ -215,7 +212,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
             found = [value for scorer in group for value in values[name, scorer]]
             every[shown] = _mean(found, sum(scorers[scorer] for scorer in group))
     means = {name: mean for name, mean in every.items() if name not in MEASURED}
-    measured = {name: replace(mean, all=None) for name, mean in every.items() if name in MEASURED}
+    measured = {name: replace(mean, mean_of_all=None) for name, mean in every.items() if name in MEASURED}
     return Summary(
         owed,
         dict(statuses),

@@ -257,7 +257,7 @@ class Both:
 
 
 def score_of(
-    metrics: Mapping[str, Both], context: Context, status: Status, detail: dict[str, Any], problems: list[str]
+    metrics: Mapping[str, Both], context: Context, detail: dict[str, Any], problems: list[str]
 ) -> Score:
     """Return the score in the context's mode, `unparsable` if no metric has a value.
 
@@ -276,6 +276,5 @@ def score_of(
         told["measured"] = {**told.get("measured", {}), "differs": differs[True]}
     if problems:
         told["problems"] = problems
-    if status == "scored" and all(value is None for value in values.values()):
-        status = "unparsable"
-    return Score(values, status, told)
+    parsed = any(value is not None for value in values.values())
+    return Score(values, "scored" if parsed else "unparsable", told)

@@ -164,13 +164,12 @@ def freeze(
     *,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    again: bool = False,
     pool: Callable[[], Workers] | None = None,
 ) -> FreezeReport:
     """Extract every text of `source` and write it to `sink` as a conversion record.
 
     `workers` defaults to the number of cores; 1 works in this process. `pool` makes other workers than processes of
-    this machine. Texts that are already frozen are kept, unless `again` is True.
+    this machine. Texts that are already frozen are kept.
     """
     count = sum(1 for _ in jobs(source))
     kept = 0
@@ -178,7 +177,7 @@ def freeze(
     def todo() -> Iterator[Job]:
         nonlocal kept
         for job in jobs(source):
-            if again or source.text(job.address) is None:
+            if source.text(job.address) is None:
                 yield job
             else:
                 kept += 1

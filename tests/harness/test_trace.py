@@ -29,6 +29,7 @@ from stillweb.harness.trace import (
     check_event,
     digest,
     hash_events,
+    read_json,
     read_trace,
     replace_events,
 )
@@ -129,13 +130,6 @@ def test_a_review_never_grows_into_the_line_before_it(trace_path, tmp_path):
     assert read_trace(path).events[-1]["text"] == "later"
 
 
-def test_a_cut_trace_is_read_up_to_its_last_whole_line(trace_path, tmp_path):
-    path = tmp_path / "t.jsonl.part"
-    path.write_bytes(trace_path.read_bytes()[:-40])
-    whole = read_trace(trace_path)
-    assert read_trace(path, whole=False).events == whole.events[:-1]
-
-
 def test_the_hash_sees_no_clock_and_no_review_but_all_else(trace_path, tmp_path):
     before = read_trace(trace_path).hash
     changed = lines(trace_path)
@@ -168,7 +162,7 @@ def test_a_writer_that_is_not_finished_leaves_a_part_only(tmp_path):
         trace.header(**HEADER, task=Task("a", "?").to_json())
         trace.write("evidence", kind="note", text="half way")
     assert not (tmp_path / "t.jsonl").exists()
-    assert [e["text"] for e in read_trace(tmp_path / "t.jsonl.part", whole=False).events] == ["half way"]
+    assert "half way" in (tmp_path / "t.jsonl.part").read_text()
 
 
 def test_a_line_that_finds_no_room_is_not_there_and_no_cut_trace_is_finished(trace_path, tmp_path):
@@ -239,7 +233,7 @@ def test_lone_surrogates_are_written_and_hashed(tmp_path):
     assert canonical("\ud800") == b'"\\ud800"'
     with TraceWriter(tmp_path / "t.jsonl") as trace:
         trace.header(**HEADER, task=Task("\ud800", "?").to_json())
-    assert read_trace(tmp_path / "t.jsonl.part", whole=False).task_id == "\ud800"
+    assert read_json((tmp_path / "t.jsonl.part").read_bytes().splitlines()[0])["task"]["id"] == "\ud800"
 
 
 def test_an_event_that_is_no_object_is_named():

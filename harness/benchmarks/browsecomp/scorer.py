@@ -81,4 +81,4 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
         None if grade is None else float(grade.correct),
         "official takes the first `correct: yes|no`, in small letters and without marks, and else no",
     )
-    return score_of({"correct": both}, context, "scored", detail, problems)
+    return score_of({"correct": both}, context, detail, problems)

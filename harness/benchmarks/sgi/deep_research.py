@@ -82,7 +82,7 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
             share, None if unclear else share, "official takes any other word for incorrect"
         ),
     }
-    return score_of(metrics, context, "scored", detail, problems)
+    return score_of(metrics, context, detail, problems)
 
 
 def _judged_steps(steps: Any) -> list[dict[str, Any]]:

@@ -206,7 +206,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
         metrics = {name: replace(both, fixed=None, why=_OPEN) for name, both in metrics.items()}
     if unparsed or any(test["reason"] == _NO_JUDGMENT for test in chosen):
         detail["fault"] = "judge"
-    return score_of(metrics, context, "scored", detail, list(dict.fromkeys(problems)))
+    return score_of(metrics, context, detail, list(dict.fromkeys(problems)))
 
 
 def pass_all(passed: int, tests: int = 5) -> dict[str, float]:

@@ -175,7 +175,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         idea is not None or context.mode == "faithful"
     ):  # in fixed mode there is no value without an idea, whatever the votes
         detail["fault"] = "judge"
-    return score_of(metrics, context, "scored", detail, problems)
+    return score_of(metrics, context, detail, problems)
 
 
 def _judges(context: Context) -> list[str]:

@@ -148,7 +148,7 @@ def score_wet(task: Task, answer: str | None, context: Context) -> Score:
         "sequence_similarity": Both(official, fixed, why),
         "parameter_accuracy": Both(accuracy, exact, swallowed),
     }
-    return score_of(metrics, context, "scored", detail, [])
+    return score_of(metrics, context, detail, [])
 
 
 def _actions(steps: list[Step]) -> list[str]:

@@ -253,7 +253,7 @@ def test_outcomes_of_a_run_on_disk(tmp_path: Path) -> None:
     result = compare(outcomes, outcomes)
     assert (result.difference, result.p, result.interval) == (0, 1, None)
     assert dict(result.left_out) == {"broken": "unfinished (1 of 1 attempt)"}
-    assert Path(result.pairs[0].trace_a).is_file()
+    assert Path(result.pairs[0].traces_a[0]).is_file()
 
 
 def test_too_little_evidence_does_not_pass_for_no_regression() -> None:

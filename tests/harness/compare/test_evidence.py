@@ -321,7 +321,7 @@ def test_a_scorer_of_ones_own_has_a_scale_of_its_own(
     settings = Settings(agent=write_script(tmp_path, script), contracts=())
     files = start_run(tmp_path / "run", settings, [Task("a", "?", "x"), Task("b", "?", "x", own)])
     run_attempts(files.path, display=SilentDisplay())
-    means = {name: mean.value for name, mean in summarise(files.path).means.items()}
+    means = {name: mean.mean for name, mean in summarise(files.path).means.items()}
     assert means == {"exact (exact)": 1.0, f"exact ({own})": 80.0}
     out = call(capsys, "compare", files.path, files.path)[1]
     assert "exact of 1: 1.0000 to 1.0000" in out

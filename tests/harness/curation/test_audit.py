@@ -130,7 +130,6 @@ def test_leaks() -> None:
     assert checks(Task("t", "Which?", "Alpha", "exact", start_url="https://a.test/lakes/alpha?x=1")) == [
         "leak"
     ]
-    assert checks(Task("t", "Which?", "Alpha", "exact"), prompts={"t": "Which? (Alpha)"}) == ["leak"]
     for short in ("7", "no", 7, "12.5"):
         assert checks(Task("t", f"Is it {short} or another?", short, "exact")) == ["leak"]
         assert checks(Task("t", f"Is it 1{short}9x or another?", short, "exact")) == []
@@ -138,8 +137,6 @@ def test_leaks() -> None:
         "t", "Which?\n<answer>1.00</answer>", {"answer": "1"}, "sgi-deep-research", {"problem": "Which?"}
     )
     assert checks(formed) == []  # an example of the form is no question
-    pages = {"t": "Page: Alpha is deep. Which?"}
-    assert checks(Task("t", "Which?", "Alpha", "browsecomp"), prompts=pages) == []
 
 
 @pytest.mark.parametrize(

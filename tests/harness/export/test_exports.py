@@ -213,7 +213,7 @@ def test_rows_are_attempts_and_their_figures_those_of_the_summary(files: RunFile
     assert sum(int(row["misses"]) for row in rows) == summary.misses
     for name, mean in summary.means.items():
         values = [float(row[f"score.{name}"]) for row in rows if row[f"score.{name}"]]
-        assert (len(values), sum(values) / len(rows)) == (mean.scored, pytest.approx(mean.all))
+        assert (len(values), sum(values) / len(rows)) == (mean.scored, pytest.approx(mean.mean_of_all))
     wrong = next(row for row in rows if row["task"] == "wrong")
     assert (wrong["answer"], wrong["reference"]) == ("7|3900\n9|3800", "7|3900\n9|3700")
     assert wrong["trace"] == read_trace(files.trace_path("wrong", 1)).hash

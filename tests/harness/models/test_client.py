@@ -61,7 +61,7 @@ def test_a_run_is_taped_and_repeats_without_key_or_endpoint_to_the_same_certific
         assert len(endpoint.requests) == 8
         assert set(endpoint.keys) == {f"Bearer {KEY}"}
     summary = summarise(files.path)
-    assert summary.means["em"].value == 1.0
+    assert summary.means["em"].mean == 1.0
     assert summary.misses == 4
     assert summary.tokens > 0
     assert summary.cost > 0
@@ -105,7 +105,7 @@ def test_half_a_character_is_told_to_the_model_as_what_stands_for_none(tmp_path,
     task = replace(bird_task("one"), question="Which \ud83d birds, \U0001f600?")
     with Endpoint(birds) as endpoint:
         files = run(tmp_path, agent_file(tmp_path, endpoint.url), tasks=[task])
-    assert summarise(files.path).means["em"].value == 1.0
+    assert summarise(files.path).means["em"].mean == 1.0
     assert endpoint.requests[0]["messages"][1]["content"].startswith("Which \ufffd birds, \U0001f600?")
     monkeypatch.delenv("OPENAI_API_KEY")
     assert certify(files.path, times=1).holds
@@ -180,7 +180,7 @@ def test_what_an_endpoint_does_not_count_costs_nothing_known(tmp_path, monkeypat
         files = run(tmp_path, agent_file(tmp_path, endpoint.url), tasks=[bird_task("one")])
     summary = summarise(files.path)
     assert (summary.cost, summary.tokens) == (None, 0)
-    assert summary.means["em"].value == 1.0
+    assert summary.means["em"].mean == 1.0
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_any_further_member_of_a_request_is_sent_as_it_is(tmp_path, monkeypatch,
         files = run(
             tmp_path, agent_file(tmp_path, endpoint.url, api=api, params=params), tasks=[bird_task("one")]
         )
-    assert summarise(files.path).means["em"].value == 1.0
+    assert summarise(files.path).means["em"].mean == 1.0
     sent = endpoint.requests[0]
     assert {name: sent.get(name) for name in ("top_k", "provider", "temperature", "min_p", "extra_body")} == {
         "top_k": 3, "provider": {"order": ["a"]}, "temperature": 0, "min_p": 0.1, "extra_body": None,

@@ -74,7 +74,7 @@ def test_a_run_whose_judge_refuses_a_parameter_repeats_from_its_tape(tmp_path: P
         settings = Settings(agent=f"predictions:{tmp_path / 'saved.jsonl'}", contracts=(), env=env)
         files = start_run(tmp_path / "run", settings, [Task(str(n), f"{n}?", "A", "judge") for n in range(4)])
         run_attempts(files.path, display=SilentDisplay())
-    assert summarise(files.path).means["correct"].value == 1.0
+    assert summarise(files.path).means["correct"].mean == 1.0
     assert endpoint.requests[0].keys() >= {"temperature", "top_p", "reasoning_effort"}
     event = read_trace(files.trace_path("0", 1)).of("model")[0]
     assert event["left_out"] == ["temperature", "top_p"]

@@ -47,12 +47,16 @@ def test_a_time_is_shown_and_changes_no_hash(tmp_path: Path) -> None:
     files, again = run(tmp_path / "a", "timed"), run(tmp_path / "b", "timed")
     one, other = summarise(files.path), summarise(again.path)
     assert list(one.means) == ["passall5"]
-    assert one.measured["aet"].value != other.measured["aet"].value
-    assert (one.measured["aet"].all, one.measured["aet"].scored, one.measured["aet"].of) == (None, 2, 3)
+    assert one.measured["aet"].mean != other.measured["aet"].mean
+    assert (one.measured["aet"].mean_of_all, one.measured["aet"].scored, one.measured["aet"].of) == (
+        None,
+        2,
+        3,
+    )
     assert make_certificate(files.path)["hash"] == make_certificate(again.path)["hash"]
     assert "aet" not in json.dumps(make_certificate(files.path))
     said = CliRunner().invoke(score_command, [str(files.path)]).stdout
-    assert f"aet {one.measured['aet'].value:.3f}, mean of 2 measured on this machine, in no hash" in said
+    assert f"aet {one.measured['aet'].mean:.3f}, mean of 2 measured on this machine, in no hash" in said
     told = json.loads(CliRunner().invoke(score_command, [str(files.path), "--json"]).stdout)
     assert told["measured"]["aet"]["scored"] == 2
     page = write_report(files.path).read_text(encoding="utf-8")
@@ -68,7 +72,7 @@ def test_two_scales_of_one_metric_make_no_mean(tmp_path: Path, monkeypatch: pyte
     files = start_run(tmp_path / "run", settings, [plain, other])
     run_attempts(files.path, display=SilentDisplay())
     means = summarise(files.path).means
-    assert {name: (mean.value, mean.of) for name, mean in means.items()} == {
+    assert {name: (mean.mean, mean.of) for name, mean in means.items()} == {
         "exact (exact)": (0.0, 1),
         f"exact ({of_100})": (80.0, 1),
     }
@@ -182,10 +186,10 @@ def test_the_parts_sum_to_the_whole(endings: Path, mix: list[str]) -> None:
     valued = sum(KINDS[kind][1] for kind in mix)
     for mean in summary.means.values():
         assert (mean.scored, mean.of) == (valued, len(mix))
-        assert mean.all is not None
-        assert (mean.value is None) == (valued == 0)
-        assert mean.all * mean.of == pytest.approx((mean.value or 0.0) * mean.scored)
-        assert mean.all <= (mean.value if mean.value is not None else 0.0) + 1e-12
+        assert mean.mean_of_all is not None
+        assert (mean.mean is None) == (valued == 0)
+        assert mean.mean_of_all * mean.of == pytest.approx((mean.mean or 0.0) * mean.scored)
+        assert mean.mean_of_all <= (mean.mean if mean.mean is not None else 0.0) + 1e-12
     if "em" in summary.means:
-        assert (summary.means["em"].all or 0) * len(mix) == pytest.approx(mix.count("right"))
+        assert (summary.means["em"].mean_of_all or 0) * len(mix) == pytest.approx(mix.count("right"))
     assert Counter(outcome.status for outcome in outcomes) == expected

@@ -112,7 +112,7 @@ def test_a_judgement_that_is_none_is_told_and_asked_again(
     assert [event["event"] for event in trace.events] == ["model", "answer", "score"]
     assert (trace.last("score") or {})["metrics"] == {"correct": 1.0}
     summary = summarise(run.path)
-    assert (summary.unjudged, summary.means["correct"].value, run.made_again()) == ((), 1.0, 1)
+    assert (summary.unjudged, summary.means["correct"].mean, run.made_again()) == ((), 1.0, 1)
     assert run_attempts(run.path, display=SilentDisplay(), retry_failed=True) == 0
     assert call(capsys, "score", run.path)[0] == 0
     del ASKED[:]

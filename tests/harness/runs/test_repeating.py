@@ -122,7 +122,7 @@ def test_a_judge_that_failed_is_counted_repeats_as_such_and_is_asked_again_on_re
         assert outcome.holds, outcome.differences
         assert run_attempts(files.path, display=SilentDisplay()) == 0
         assert run_attempts(files.path, display=SilentDisplay(), retry_failed=True) == 1
-    assert summarise(files.path).means["correct"].value == 1.0
+    assert summarise(files.path).means["correct"].mean == 1.0
     assert score_run(files.path) == []
     assert certify(files.path, times=1).holds
 

@@ -59,7 +59,7 @@ def test_every_attempt_is_in_one_status_and_the_parts_sum_to_the_whole(tmp_path)
     assert sum(summary.statuses.values()) == summary.owed
     assert summary.ends == {"answered": 6, "error": 2, "none": 2}
     em = summary.means["em"]
-    assert (em.value, em.all, em.scored, em.of) == (0.25, 0.2, 8, 10)
+    assert (em.mean, em.mean_of_all, em.scored, em.of) == (0.25, 0.2, 8, 10)
     assert (summary.tool_calls, summary.misses) == (10, 4)
 
 
@@ -197,7 +197,7 @@ def test_an_agent_that_could_not_be_read_is_not_kept(tmp_path):
     files = start_run(tmp_path / "run", begun, [bird_task("a")])
     with pytest.raises(UsageError, match="No such file"):
         run_attempts(files.path, display=SilentDisplay())
-    assert summarise(make_run(tmp_path, ["a"]).path).means["em"].value == 1.0
+    assert summarise(make_run(tmp_path, ["a"]).path).means["em"].mean == 1.0
 
 
 def test_a_metric_is_the_mean_of_the_tasks_that_have_it(tmp_path):
@@ -206,7 +206,7 @@ def test_a_metric_is_the_mean_of_the_tasks_that_have_it(tmp_path):
     files = start_run(tmp_path / "run", settings, tasks)
     run_attempts(files.path, display=SilentDisplay())
     means = summarise(files.path).means
-    assert [(name, means[name].all, means[name].of) for name in ("em", "exact")] == [
+    assert [(name, means[name].mean_of_all, means[name].of) for name in ("em", "exact")] == [
         ("em", 1.0, 1),
         ("exact", 0.0, 2),
     ]
@@ -318,7 +318,7 @@ def test_an_agent_that_raises_is_one_failed_sample_with_its_traceback(tmp_path):
     trace = read_trace(files.trace_path("a", 1))
     assert trace.last("answer")["error"] == "ValueError: no idea"
     assert "no idea" in trace.last("evidence")["aside"]["traceback"]
-    assert summarise(files.path).means["em"].all == 0.5
+    assert summarise(files.path).means["em"].mean_of_all == 0.5
 
 
 CODE = """
@@ -394,7 +394,7 @@ def test_a_scorer_that_fails_is_named_and_counted_and_the_rest_goes_on(tmp_path)
         "exits": "SystemExit: 0",
     }
     summary = summarise(files.path)
-    assert (summary.means["right"].scored, summary.means["right"].of, summary.means["right"].all) == (
+    assert (summary.means["right"].scored, summary.means["right"].of, summary.means["right"].mean_of_all) == (
         1,
         6,
         1 / 6,
@@ -475,7 +475,7 @@ def test_workers_record_into_parts_that_become_the_tape_and_the_run_repeats_here
         assert run_attempts(files.path, engine=engine, display=SilentDisplay()) == 4
     assert ray.started == [{"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}]
     assert not part_of(files.path / "tape", "x").parent.exists()
-    assert summarise(files.path).means["em"].value == 1.0
+    assert summarise(files.path).means["em"].mean == 1.0
     assert certify(files.path, times=1).holds
 
 

@@ -430,7 +430,7 @@ def test_the_run_file_of_the_guide_runs(
     assert asked[0]["messages"][1]["content"].startswith("How much?\nYou can reason step by step")
     for name, metric in (("deepresearch", "em"), ("wetexperiment", "final")):
         summary = summarise(tmp_path / "results" / "some-model" / f"sgibench-{name}-test" / "run")
-        assert (summary.owed, summary.means[metric].value) == (2, 1.0)
+        assert (summary.owed, summary.means[metric].mean) == (2, 1.0)
 
 
 def test_a_set_that_is_not_in_the_folder_is_named(tmp_path: Path) -> None:

@@ -45,175 +45,60 @@ class Record:
     def add(self, name: bytes, value: bytes) -> None:
         self.fields.append((name, value))
 
+    def sub(self, old: bytes, new: bytes) -> None:
+        self.block = self.block.replace(old, new, 1)
 
-Change = Callable[[Record, Record], None]
-changes: dict[str, Change] = {}
+    def lower(self) -> None:
+        self.fields = [(n.lower(), v) for n, v in self.fields]
 
-
-def change(made: Change) -> Change:
-    changes[made.__name__] = made
-    return made
-
-
-@change
-def named_by_the_request(asked: Record, told: Record) -> None:
-    told.drop(b"WARC-Concurrent-To")
-    asked.add(b"WARC-Concurrent-To", told.value(b"WARC-Record-ID"))
+    def measure(self, more: int = 0) -> None:
+        """Say the length of the block, or another one."""
+        self.put(b"Content-Length", b"%d" % (len(self.block) + more))
 
 
-@change
-def naming_each_other(asked: Record, told: Record) -> None:
-    asked.add(b"WARC-Concurrent-To", told.value(b"WARC-Record-ID"))
+CONCURRENT, DATE, DIGEST, TYPE = b"WARC-Concurrent-To", b"WARC-Date", b"WARC-Payload-Digest", b"WARC-Type"
+URI = b"WARC-Target-URI"
+SECOND = b"2025-01-02T03:04:05"
 
-
-@change
-def naming_another(asked: Record, told: Record) -> None:
-    asked.add(b"WARC-Concurrent-To", b"<urn:uuid:another>")
-
-
-@change
-def naming_none(asked: Record, told: Record) -> None:
-    told.drop(b"WARC-Concurrent-To")
-
-
-@change
-def to_the_second(asked: Record, told: Record) -> None:
-    told.put(b"WARC-Date", b"2025-01-02T03:04:05Z")
-
-
-@change
-def to_the_microsecond(asked: Record, told: Record) -> None:
-    told.put(b"WARC-Date", b"2025-01-02T03:04:05.123456Z")
-
-
-@change
-def to_the_tenth(asked: Record, told: Record) -> None:
-    told.put(b"WARC-Date", b"2025-01-02T03:04:05.1Z")
-
-
-@change
-def in_another_zone(asked: Record, told: Record) -> None:
-    told.put(b"WARC-Date", b"2025-01-02T03:04:05+01:00")
-
-
-@change
-def in_lower_case(asked: Record, told: Record) -> None:
-    for record in (asked, told):
-        record.fields = [(n.lower(), v) for n, v in record.fields]
-
-
-@change
-def said_twice(asked: Record, told: Record) -> None:
-    told.fields.insert(0, (b"warc-protocol", b"H2"))
-    told.add(b"WARC-Protocol", b"tls/1.3")
-
-
-@change
-def typed_twice(asked: Record, told: Record) -> None:
-    told.add(b"warc-type", b"resource")
-
-
-@change
-def without_length(asked: Record, told: Record) -> None:
-    told.drop(b"Content-Length")
-
-
-@change
-def by_sha1(asked: Record, told: Record) -> None:
-    told.drop(b"WARC-Payload-Digest")
-    told.add(b"WARC-Payload-Digest", b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ")
-
-
-@change
-def without_digest(asked: Record, told: Record) -> None:
-    told.drop(b"WARC-Payload-Digest")
-
-
-@change
-def truncated(asked: Record, told: Record) -> None:
-    told.add(b"WARC-Truncated", b"length")
-
-
-@change
-def in_segments(asked: Record, told: Record) -> None:
-    told.add(b"WARC-Segment-Number", b"1")
-
-
-@change
-def with_a_folded_field(asked: Record, told: Record) -> None:
-    told.add(b"WARC-Payload", b"x\r\n WARC-Truncated: length")
-
-
-@change
-def with_odd_text(asked: Record, told: Record) -> None:
-    told.add(b"X-Crawler", "ü, \u00a0".encode())
-    asked.add(b"X-Crawler", b"\xfc ")
-
-
-@change
-def with_an_empty_field(asked: Record, told: Record) -> None:
-    told.add(b"WARC-Truncated", b"")
-
-
-@change
-def bracketed(asked: Record, told: Record) -> None:
-    for record in (asked, told):
-        record.put(b"WARC-Target-URI", b"<%b>" % record.value(b"WARC-Target-URI"))
-
-
-@change
-def of_another_address(asked: Record, told: Record) -> None:
-    asked.put(b"WARC-Target-URI", b"https://example.test/another")
-
-
-@change
-def of_another_type(asked: Record, told: Record) -> None:
-    told.put(b"WARC-Type", b"Response")
-
-
-@change
-def a_resource(asked: Record, told: Record) -> None:
-    told.put(b"WARC-Type", b"resource")
-
-
-@change
-def refers_to_a_record(asked: Record, told: Record) -> None:
-    told.add(b"WARC-Refers-To", b"<urn:uuid:first>")
-
-
-@change
-def of_old_http(asked: Record, told: Record) -> None:
-    asked.block = asked.block.replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1)
-    told.block = told.block.replace(b"HTTP/1.1 ", b"HTTP/1.0 ", 1)
-
-
-@change
-def of_new_http(asked: Record, told: Record) -> None:
-    told.block = told.block.replace(b"HTTP/1.1 ", b"HTTP/2 ", 1)
-
-
-@change
-def without_a_head(asked: Record, told: Record) -> None:
-    told.block = told.block.partition(b"\r\n\r\n")[2]
-    told.drop(b"Content-Length")
-    told.add(b"Content-Length", b"%d" % len(told.block))
-
-
-@change
-def with_the_whole_address(asked: Record, told: Record) -> None:
-    asked.block = asked.block.replace(b"GET /", b"GET https://example.test/", 1)
-    asked.drop(b"Content-Length")
-    asked.add(b"Content-Length", b"%d" % len(asked.block))
-
-
-@change
-def too_short(asked: Record, told: Record) -> None:
-    told.put(b"Content-Length", b"%d" % (len(told.block) - 1))
-
-
-@change
-def too_long(asked: Record, told: Record) -> None:
-    asked.put(b"Content-Length", b"%d" % (len(asked.block) + 1))
+# name -> what it does to a request (r) and its answer (a)
+changes: dict[str, Callable[[Record, Record], object]] = {
+    "named_by_the_request": lambda r, a: (a.drop(CONCURRENT), r.add(CONCURRENT, a.value(b"WARC-Record-ID"))),
+    "naming_each_other": lambda r, a: r.add(CONCURRENT, a.value(b"WARC-Record-ID")),
+    "naming_another": lambda r, a: r.add(CONCURRENT, b"<urn:uuid:another>"),
+    "naming_none": lambda r, a: a.drop(CONCURRENT),
+    "to_the_second": lambda r, a: a.put(DATE, SECOND + b"Z"),
+    "to_the_microsecond": lambda r, a: a.put(DATE, SECOND + b".123456Z"),
+    "to_the_tenth": lambda r, a: a.put(DATE, SECOND + b".1Z"),
+    "in_another_zone": lambda r, a: a.put(DATE, SECOND + b"+01:00"),
+    "in_lower_case": lambda r, a: (r.lower(), a.lower()),
+    "said_twice": lambda r, a: (
+        a.fields.insert(0, (b"warc-protocol", b"H2")),
+        a.add(b"WARC-Protocol", b"tls/1.3"),
+    ),
+    "typed_twice": lambda r, a: a.add(b"warc-type", b"resource"),
+    "without_length": lambda r, a: a.drop(b"Content-Length"),
+    "by_sha1": lambda r, a: (a.drop(DIGEST), a.add(DIGEST, b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ")),
+    "without_digest": lambda r, a: a.drop(DIGEST),
+    "truncated": lambda r, a: a.add(b"WARC-Truncated", b"length"),
+    "in_segments": lambda r, a: a.add(b"WARC-Segment-Number", b"1"),
+    "with_a_folded_field": lambda r, a: a.add(b"WARC-Payload", b"x\r\n WARC-Truncated: length"),
+    "with_odd_text": lambda r, a: (a.add(b"X-Crawler", "ü, \u00a0".encode()), r.add(b"X-Crawler", b"\xfc ")),
+    "with_an_empty_field": lambda r, a: a.add(b"WARC-Truncated", b""),
+    "bracketed": lambda r, a: [one.put(URI, b"<%b>" % one.value(URI)) for one in (r, a)],
+    "of_another_address": lambda r, a: r.put(URI, b"https://example.test/another"),
+    "of_another_type": lambda r, a: a.put(TYPE, b"Response"),
+    "a_resource": lambda r, a: a.put(TYPE, b"resource"),
+    "refers_to_a_record": lambda r, a: a.add(b"WARC-Refers-To", b"<urn:uuid:first>"),
+    "of_old_http": lambda r, a: (
+        r.sub(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n"),
+        a.sub(b"HTTP/1.1 ", b"HTTP/1.0 "),
+    ),
+    "of_new_http": lambda r, a: a.sub(b"HTTP/1.1 ", b"HTTP/2 "),
+    "without_a_head": lambda r, a: (a.sub(a.block.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", b""), a.measure()),
+    "with_the_whole_address": lambda r, a: (r.sub(b"GET /", b"GET https://example.test/"), r.measure()),
+    "too_short": lambda r, a: a.measure(-1),
+    "too_long": lambda r, a: r.measure(1),
+}
 
 
 def exchange(number: int, body: bytes = b"<p>page</p>", method: str = "GET") -> Exchange:

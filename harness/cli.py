@@ -19,9 +19,7 @@ except KeyboardInterrupt:  # main() is not defined yet
 
 # title -> command -> (module in stillweb.harness.commands, one line of help), in the order of a usual workflow
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Begin here": {
-        "demo": ("demo", "The whole way on an embedded site, offline at the end."),
-    },
+    "Begin here": {"demo": ("demo", "The whole way on an embedded site, offline at the end.")},
     "Make a snapshot": {
         "record": ("record", "Record URLs with a browser, or whatever a program fetches."),
         "import": ("import_", "Take in HAR, WARC, ARC, WACZ or mitmproxy flow files."),

@@ -39,15 +39,7 @@ _HOME = {
     "Fetcher": "browser.capture_view",
 }
 
-__all__ = [
-    "Authority",
-    "Fetcher",
-    "Gateway",
-    "Ledger",
-    "Recorder",
-    "client_environment",
-    "record_command",
-]
+__all__ = ["Authority", "Fetcher", "Gateway", "Ledger", "Recorder", "client_environment", "record_command"]
 
 
 def __getattr__(name: str) -> Any:

@@ -140,11 +140,7 @@ def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path, c
         step = {"call": "fetch", "with": {"url": url}}
         script = {"agent": "script", "tasks": {"home": {"steps": [step], "answer": answer}}}
         (tmp_path / f"{name}.yaml").write_text(json.dumps(script))
-    given = {
-        "snapshot": site,
-        "tasks": str(tmp_path / "tasks.jsonl"),
-        "baseline": str(tmp_path / "baseline"),
-    }
+    given = {"snapshot": site, "tasks": str(tmp_path / "tasks.jsonl"), "baseline": str(tmp_path / "baseline")}
     with github(others=130) as (api, comments):
         main = act(
             tmp_path, api, commands_path, ref="refs/heads/main", agent=str(tmp_path / "good.yaml"), **given

@@ -114,10 +114,7 @@ def test_the_pytest_plugin_needs_no_extra(bare: Mapping[str, str], site: Path, t
         (["mcp-record", "-o", "out", "--url", "http://a.test/mcp"], "mcp"),
         (["run", "--tasks", "TASKS", "--agent", "script:AGENT", "--snapshot", "SITE", "-o", "out"], "agents"),
         (["mcp", "SITE"], "mcp"),
-        (
-            ["run", "--tasks", "TASKS", "--agent", "openai:m", "--snapshot", "SITE", "-o", "out"],
-            "agents",
-        ),
+        (["run", "--tasks", "TASKS", "--agent", "openai:m", "--snapshot", "SITE", "-o", "out"], "agents"),
     ],
 )
 def test_a_missing_extra_is_named(

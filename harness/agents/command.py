@@ -309,11 +309,7 @@ class CommandAgent:
 async def _spawn(prepared: Prepared, *given: int) -> tuple[asyncio.SubprocessTransport, Program]:
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
-            Program,
-            *prepared.command,
-            env={},
-            pass_fds=(*prepared.files, *given),
-            start_new_session=True,
+            Program, *prepared.command, env={}, pass_fds=(*prepared.files, *given), start_new_session=True
         )
     )
     try:

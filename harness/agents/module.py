@@ -123,10 +123,7 @@ class ModuleAgent(CommandAgent):
             code=tuple(code),
         )
         weakref.finalize(agent, shutil.rmtree, folder, ignore_errors=True)
-        agent.said = {
-            **agent._describe(allow_unconfined=allow_unconfined),
-            "identity": function.identity(),
-        }
+        agent.said = {**agent._describe(allow_unconfined=allow_unconfined), "identity": function.identity()}
         agent.name = function.name
         return agent
 

@@ -299,11 +299,7 @@ class Talk(ABC):
             self.without_tools(body)
         client = self.attempt.models
         reply = await self.attempt.ask_model(
-            getattr(client, _METHODS[self.api]),
-            self.api,
-            body,
-            self.items,
-            new=self.items[self.sent :],
+            getattr(client, _METHODS[self.api]), self.api, body, self.items, new=self.items[self.sent :]
         )
         self.items.extend(self.sent_back(reply.items))
         self.sent = len(self.items)

@@ -87,12 +87,7 @@ def command(
                 "--predictions goes with --tasks, and not with RUN, --write or --ask-judge"
             )
         return _predictions(
-            source,
-            predictions,
-            parallel or 2,
-            out or Path(f"{predictions.stem}-scored"),
-            as_json,
-            options,
+            source, predictions, parallel or 2, out or Path(f"{predictions.stem}-scored"), as_json, options
         )
     if run is None:
         raise click.UsageError("name a RUN, or saved answers with --tasks and --predictions")
@@ -129,12 +124,7 @@ def command(
 
 
 def _predictions(
-    source: str,
-    predictions: Path,
-    parallel: int,
-    out: Path,
-    as_json: bool,
-    options: dict[str, Any],
+    source: str, predictions: Path, parallel: int, out: Path, as_json: bool, options: dict[str, Any]
 ) -> int:
     """Score saved answers as a run of the agent that gives them; write its report and certificate."""
     from stillweb.api import run as run_tasks

@@ -11,13 +11,7 @@ from stillweb.harness.console import Until, say
 
 
 @click.command("view")
-@click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    metavar="[SNAPSHOT|RUN]...",
-    type=SNAPSHOT,
-)
+@click.argument("paths", nargs=-1, required=True, metavar="[SNAPSHOT|RUN]...", type=SNAPSHOT)
 @click.option(
     "--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one."
 )

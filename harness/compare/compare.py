@@ -223,11 +223,7 @@ def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None
 
 
 def compare(
-    a: Sequence[Outcome],
-    b: Sequence[Outcome],
-    metric: str | None = None,
-    *,
-    seed: int = 0,
+    a: Sequence[Outcome], b: Sequence[Outcome], metric: str | None = None, *, seed: int = 0
 ) -> Comparison:
     """Compare two runs on the tasks they share. Raise UsageError if none of these can be compared.
 
@@ -260,12 +256,7 @@ def compare(
     return replace(found, at_worst=_compared(metric, [*pairs, *unjudged], out, seed))
 
 
-def compare_variants(
-    outcomes: Sequence[Outcome],
-    metric: str | None = None,
-    *,
-    seed: int = 0,
-) -> Comparison:
+def compare_variants(outcomes: Sequence[Outcome], metric: str | None = None, *, seed: int = 0) -> Comparison:
     """Compare two forms of the same base tasks within one run, `goal` against `constraint`, per language."""
     first, second = "constraint", "goal"
     metric = metric or main_metric(outcomes)

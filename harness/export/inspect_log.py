@@ -37,12 +37,7 @@ def export_inspect(path: Path, out: Path) -> Path:
         for name, mean in summary.means.items()
     }
     scores = [
-        {
-            "name": name,
-            "scorer": name,
-            "params": {},
-            "metrics": {"mean": {**metric, "name": "mean"}},
-        }
+        {"name": name, "scorer": name, "params": {}, "metrics": {"mean": {**metric, "name": "mean"}}}
         for name, metric in metrics.items()
     ]
     log = {

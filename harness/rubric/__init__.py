@@ -9,11 +9,4 @@ Cells and tables are read by it: `tables`, `normalise`, and the spellings that a
 from stillweb.harness.rubric.rules import compile_rubric, compile_rubrics
 from stillweb.harness.rubric.sidecar import FieldRule, Rubric, load_rubrics, save_rubrics
 
-__all__ = [
-    "FieldRule",
-    "Rubric",
-    "compile_rubric",
-    "compile_rubrics",
-    "load_rubrics",
-    "save_rubrics",
-]
+__all__ = ["FieldRule", "Rubric", "compile_rubric", "compile_rubrics", "load_rubrics", "save_rubrics"]

@@ -238,10 +238,7 @@ class Rubric:
             raise DamagedInput(f"{where}.{error}") from None
 
 
-_KINDS: dict[str, tuple[type, str]] = {
-    "bool": (bool, "true or false"),
-    "str": (str, "a string"),
-}
+_KINDS: dict[str, tuple[type, str]] = {"bool": (bool, "true or false"), "str": (str, "a string")}
 
 
 def _members(value: Any, cls: type[Rubric] | type[FieldRule], where: str) -> None:

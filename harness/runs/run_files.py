@@ -288,11 +288,7 @@ class RunFiles:
 
         Raise UsageError while another process is about to begin.
         """
-        names = (
-            "run.json",
-            "tasks.jsonl",
-            "rubrics.json",
-        )  # in this order: without run.json there is no run
+        names = ("run.json", "tasks.jsonl", "rubrics.json")  # in this order: without run.json there is no run
         if not (self.path / "run.json").exists() or any(self.traces.glob("*")):
             return
         if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name, self.uploads.name}:

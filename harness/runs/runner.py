@@ -235,12 +235,7 @@ def run_attempts(
         return _make(files, order(jobs) if order else jobs, engine, display or PlainDisplay())
 
 
-def _make(
-    files: RunFiles,
-    jobs: list[Job],
-    engine: Engine | None,
-    shown: Display,
-) -> int:
+def _make(files: RunFiles, jobs: list[Job], engine: Engine | None, shown: Display) -> int:
     files = RunFiles(files.path.absolute())  # an agent may change the working directory
     made = 0
 

@@ -420,12 +420,7 @@ class Tape:
     """The calls of one server in a snapshot. `server` names it where the snapshot has several."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        server: str = "",
-        *,
-        accept: str = "rule",
-        min_confidence: float = SERVED,
+        self, snapshot: Snapshot, server: str = "", *, accept: str = "rule", min_confidence: float = SERVED
     ) -> None:
         names = [uri.removeprefix(SERVER) for uri in snapshot.metadata_addresses(SERVER)]
         where = ", ".join(snapshot.paths)

@@ -23,11 +23,7 @@ class SharedSnapshots:
     """
 
     def __init__(
-        self,
-        paths: Sequence[Path],
-        mode: str,
-        upstream_ca: Path | None = None,
-        rules: Path | None = None,
+        self, paths: Sequence[Path], mode: str, upstream_ca: Path | None = None, rules: Path | None = None
     ) -> None:
         self.paths, self.mode = list(paths), mode
         self.target = self.paths[-1]

@@ -44,12 +44,7 @@ def in_process(
 ) -> Answer:
     """Return a thread-safe function that answers one session's requests; `hosts` as in `Gateway(virtual_hosts=…)`."""
     answerer = Answerer(
-        snapshot,
-        ledger,
-        accept=accept,
-        min_confidence=min_confidence,
-        virtual_hosts=hosts,
-        faults=faults,
+        snapshot, ledger, accept=accept, min_confidence=min_confidence, virtual_hosts=hosts, faults=faults
     )
     line = answerer.line(session)
     lock = threading.Lock()

@@ -13,13 +13,7 @@ from stillweb.harness.tools.exa import answer as exa
 from stillweb.harness.tools.jina import HOST as READER_HOST
 from stillweb.harness.tools.jina import answer as read
 from stillweb.harness.tools.reader_common import missed, with_verdict
-from stillweb.harness.tools.serper import (
-    SCRAPE_HOST,
-    SEARCH_HOST,
-    SearchLimit,
-    json_response,
-    parse_object,
-)
+from stillweb.harness.tools.serper import SCRAPE_HOST, SEARCH_HOST, SearchLimit, json_response, parse_object
 from stillweb.harness.tools.store import Visit
 from stillweb.harness.tools.tavily import HOST as TAVILY_HOST
 from stillweb.harness.tools.tavily import answer as tavily

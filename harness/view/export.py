@@ -163,11 +163,7 @@ def _write_file(linker: _File, site: Site, out: Path, start: str, title: str) ->
                 Markup(page.body.decode("utf-8"))
             )  # of a template, which escapes all that it is given
         whole, _ = _one_file(
-            site,
-            title,
-            sections,
-            left_out=linker.left_out,
-            untold=max(0, linker.attempts - MOST_ATTEMPTS),
+            site, title, sections, left_out=linker.left_out, untold=max(0, linker.attempts - MOST_ATTEMPTS)
         )
     finally:
         site.close()

@@ -203,10 +203,7 @@ def named(given: dict[str, Any]) -> str:
     return f"{way} {given[way]!r}{name}"
 
 
-_NEXT = (
-    'a[rel~="next"]:visible',
-    '[aria-label*="next" i]:is(a,button,[role=button],[role=link]):visible',
-)
+_NEXT = ('a[rel~="next"]:visible', '[aria-label*="next" i]:is(a,button,[role=button],[role=link]):visible')
 _NEXT_NAME = re.compile(
     r"^\W*(next( page)?|older( posts)?|weiter|suivant|siguiente|下一页|次へ|›|»|→|>)\W*$", re.I
 )

@@ -273,10 +273,7 @@ def _one(item: object, files: Files) -> list[Step]:
 
 
 def canonical(
-    items: Iterable[object],
-    where: str = "steps",
-    lines: list[int] | None = None,
-    files: Files | None = None,
+    items: Iterable[object], where: str = "steps", lines: list[int] | None = None, files: Files | None = None
 ) -> tuple[Step, ...]:
     """Return the canonical steps of plain data. Raises UsageError naming step, line (if known) and field.
 

@@ -42,12 +42,7 @@ class Manners:
     """Rate limit per host and robots.txt rules, shared by all explorations that run at a time."""
 
     def __init__(
-        self,
-        recorder: Recorder,
-        profile: Profile,
-        delay: float,
-        prefix: str,
-        here: tuple[str, ...] = HERE,
+        self, recorder: Recorder, profile: Profile, delay: float, prefix: str, here: tuple[str, ...] = HERE
     ) -> None:
         """Take `delay` as the seconds between two requests to a host, unless the host is one of `here`."""
         self.recorder = recorder

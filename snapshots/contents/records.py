@@ -171,11 +171,7 @@ class Packer:
                 ("WARC-Refers-To-Target-URI", original[0]),
                 ("WARC-Refers-To-Date", original[1]),
             ]
-        fields += [
-            *session,
-            *exchange.extra.items(),
-            ("Content-Type", "application/http; msgtype=response"),
-        ]
+        fields += [*session, *exchange.extra.items(), ("Content-Type", "application/http; msgtype=response")]
         if original:
             answer: bytes | BinaryIO = pack(warc.build_head(kind, fields, len(head)), head)
         elif isinstance(body, bytes):

@@ -126,8 +126,7 @@ class Sent:
 
 
 def find_issued(
-    sessions: Iterable[Sequence[tuple[Capture, Parsed | None]]],
-    read_response: Callable[[Capture], Response],
+    sessions: Iterable[Sequence[tuple[Capture, Parsed | None]]], read_response: Callable[[Capture], Response]
 ) -> dict[str, frozenset[str]]:
     """Return the places of issued, ever-changing values, by method and path.
 

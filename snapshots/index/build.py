@@ -19,25 +19,14 @@ from stillweb.snapshots.index.resolving import resolve
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc.appending import repair
-from stillweb.snapshots.warc.container import (
-    ARCHIVE,
-    INDEX,
-    PACKAGE,
-    SMALL,
-    STEPS,
-    Container,
-    open_directory,
-)
+from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PACKAGE, SMALL, STEPS, Container, open_directory
 
 if TYPE_CHECKING:
     from stillweb.snapshots.index.on_disk import OnDisk
 
 
 def stamp_for(
-    files: Mapping[str, Place],
-    index_size: int,
-    index_crc: int,
-    steps: Mapping[str, int] | None,
+    files: Mapping[str, Place], index_size: int, index_crc: int, steps: Mapping[str, int] | None
 ) -> dict[str, Any]:
     """Return the entry of datapackage.json that describes an index of ours."""
     return {

@@ -37,10 +37,7 @@ SMALL = 1 << 16  # stored size in bytes up to which a record is read at once: so
 
 
 def import_files(
-    paths: Iterable[str | os.PathLike[str]],
-    out: str | os.PathLike[str],
-    *,
-    progress: Progress | None = None,
+    paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str], *, progress: Progress | None = None
 ) -> ImportReport:
     """Import archives and recordings of any known format into an open snapshot, created if needed.
 
@@ -185,12 +182,7 @@ def _at(path: AnyPath, note: str) -> str:
 
 
 def copy_captures(
-    source: Snapshot,
-    captures: Iterable[Capture],
-    count: int,
-    writer: Writer,
-    report: ImportReport,
-    way: Way,
+    source: Snapshot, captures: Iterable[Capture], count: int, writer: Writer, report: ImportReport, way: Way
 ) -> dict[str, int]:
     """Record captures of a snapshot again; sessions continue those of the same name.
 

@@ -17,14 +17,7 @@ from isal import isal_zlib
 from stillweb.snapshots._os.random_access import Place, Unreadable, as_much, chunks
 from stillweb.snapshots.decompression import GZIP
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.members import (
-    GZIP_HEAD,
-    GZIP_START,
-    GZIP_UNDATED,
-    MAX_WHOLE,
-    Unpacked,
-    heads_of,
-)
+from stillweb.snapshots.warc.members import GZIP_HEAD, GZIP_START, GZIP_UNDATED, MAX_WHOLE, Unpacked, heads_of
 
 PIECE = 1 << 15  # bytes searched at a time
 _PACKED = b"\x1f\x8b\x08", warc.ZSTD_MAGIC

@@ -29,10 +29,7 @@ def scores(run: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_cut_is_published_with_the_run_that_stands_on_it(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    commands_path: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], commands_path: str
 ) -> None:
     block = re.search(r"<!-- example: publish -->\n```sh\n(.*?)```", PAGE, re.DOTALL)
     assert block is not None

@@ -55,22 +55,13 @@ async def parrot(attempt: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "outcome"),
-    [
-        (agent_of(1), "gives up"),
-        (agent_of(2), "retries"),
-        (elsewhere, "copes"),
-        (parrot, "answers wrongly"),
-    ],
+    [(agent_of(1), "gives up"), (agent_of(2), "retries"), (elsewhere, "copes"), (parrot, "answers wrongly")],
     ids=["gives up", "retries", "copes", "answers wrongly"],
 )
 def test_what_became_of_an_attempt(site: Path, agent: Any, outcome: str) -> None:
     from stillweb.harness.drills import drill
 
-    common: dict[str, Any] = {
-        "tasks": site.parent / "tasks.jsonl",
-        "agent": agent,
-        "snapshot": site,
-    }
+    common: dict[str, Any] = {"tasks": site.parent / "tasks.jsonl", "agent": agent, "snapshot": site}
     plain = stillweb.run(**common, out=site.parent / "plain")
     faulted = stillweb.run(**common, out=site.parent / "faulted", faults=FAULTS)
     found = drill(plain.path, faulted.path)

@@ -95,10 +95,7 @@ def live(site: Site, lock: threading.Lock) -> Send:
 
 
 def walk_all(
-    walks: list[list[Action]],
-    proxy: Callable[[int], str],
-    ca: Path,
-    visit: Callable[[int, Send], None],
+    walks: list[list[Action]], proxy: Callable[[int], str], ca: Path, visit: Callable[[int, Send], None]
 ) -> None:
     """Each walk by a client of its own, as many at once as there are sessions, each session in its own order."""
 

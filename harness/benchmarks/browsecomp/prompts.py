@@ -170,12 +170,7 @@ def _problem(task: Task) -> str:
 
 
 def _build_one(
-    task: Task,
-    reader: PageReader,
-    budget: int,
-    counter: Tokenizer,
-    seed: int | str,
-    algorithm: Algorithm,
+    task: Task, reader: PageReader, budget: int, counter: Tokenizer, seed: int | str, algorithm: Algorithm
 ) -> Prompt | Failure:
     words = template()
     # Inserted by replace(): a problem may contain braces.

@@ -136,10 +136,7 @@ def test_the_clock_of_each_attempt_begins_at_the_same_moment(tmp_path, snapshot,
 
 @pytest.mark.parametrize(
     ("clock", "shown"),
-    [
-        ("2026-11-24T10:00:00Z", "2026-11-24T10:00:00.000Z"),
-        (20261124100000, "2026-11-24T10:00:00.000Z"),
-    ],
+    [("2026-11-24T10:00:00Z", "2026-11-24T10:00:00.000Z"), (20261124100000, "2026-11-24T10:00:00.000Z")],
 )
 def test_a_clock_as_it_may_be_written(clock, shown):
     assert load_agent("command:x", command=["true"], clock=clock).identity()["clock"] == shown

@@ -26,10 +26,7 @@ from tests.proxy.frozen import Site
 from tests.support.command_line import stillweb
 from tests.support.isolating import needs_confinement
 
-pytestmark = [
-    pytest.mark.own_process,
-    needs_confinement,
-]
+pytestmark = [pytest.mark.own_process, needs_confinement]
 
 CANARY = "canary-of-the-references"
 

@@ -18,10 +18,7 @@ import stillweb
 from stillweb.harness.runs.playing import IN_PROCESS
 from tests.support.isolating import needs_confinement
 
-pytestmark = [
-    pytest.mark.own_process,
-    needs_confinement,
-]
+pytestmark = [pytest.mark.own_process, needs_confinement]
 
 HELD = {"held": ["namespaces", "system calls"], "missing": []}
 TRUSTED = {"held": [], "missing": [IN_PROCESS]}

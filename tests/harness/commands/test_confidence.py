@@ -30,9 +30,7 @@ def filtered(folder: Path) -> Site:
     return site
 
 
-def test_an_answer_less_sure_than_asked_for_is_a_miss_that_names_the_likeliest(
-    tmp_path: Path,
-) -> None:
+def test_an_answer_less_sure_than_asked_for_is_a_miss_that_names_the_likeliest(tmp_path: Path) -> None:
     with filtered(tmp_path / "snap").open() as snapshot:
         found = {}
         for threshold in (0.0, 1.0):

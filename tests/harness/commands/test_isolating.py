@@ -16,11 +16,7 @@ from tests.support.command_line import Done, stillweb
 from tests.support.isolating import needs_isolation
 from tests.support.openai_endpoint import Endpoint
 
-pytestmark = [
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("own_state"),
-    needs_isolation,
-]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state"), needs_isolation]
 LET_IN = "let in from this machine, and nothing else: {}\n"
 
 

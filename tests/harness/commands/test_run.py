@@ -24,13 +24,7 @@ def command(folder: Path, *records: str, answer: str = "x") -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("--timeout", "nan"),
-        ("--timeout", "-5"),
-        ("--timeout", "inf"),
-        ("--max-cost", "nan"),
-    ],
+    "words", [("--timeout", "nan"), ("--timeout", "-5"), ("--timeout", "inf"), ("--max-cost", "nan")]
 )
 def test_a_limit_that_nothing_can_be_counted_to_is_refused_before_a_run_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str]

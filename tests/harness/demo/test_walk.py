@@ -20,10 +20,7 @@ from tests.interop.readers import disagreements, wacz_validate
 from tests.support.command_line import stillweb
 from tests.support.waiting import STARTS
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 if "STILLWEB_REPLAYS" not in os.environ else 7200)]
 
 
 @pytest.fixture(scope="module")

@@ -124,10 +124,7 @@ READ = ("read", '{"page": 2}')
     ("parts", "calls"),
     [
         pytest.param(
-            [
-                part("fetch", '{"url"', index=0, id="1"),
-                part("fetch", ': "a"}', index=0, id="1"),
-            ],
+            [part("fetch", '{"url"', index=0, id="1"), part("fetch", ': "a"}', index=0, id="1")],
             [FETCH],
             id="the name again in each chunk",
         ),

@@ -50,10 +50,7 @@ def test_a_run_repeated_in_other_surroundings_has_one_hash(tmp_path):
 @pytest.mark.parametrize("on", ["seed", "zone", "locale", "order"])
 def test_what_depends_on_seed_zone_locale_or_order_is_found_and_named(tmp_path, on):
     script = {
-        "default": {
-            "steps": [{"call": "fetch", "with": {"url": "https://shelf.example/"}}],
-            "answer": "NONE",
-        }
+        "default": {"steps": [{"call": "fetch", "with": {"url": "https://shelf.example/"}}], "answer": "NONE"}
     }
     settings = Settings(
         agent=write_script(tmp_path, script),

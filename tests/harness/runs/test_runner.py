@@ -229,10 +229,7 @@ def test_tasks_are_chosen_by_id_and_limit(tmp_path):
 
 @pytest.mark.parametrize(
     ("limits", "wait", "end", "status"),
-    [
-        (Limits(calls=1), 0.0, "calls", "zero"),
-        (Limits(seconds=0.15), 600.0, "seconds", "timeout"),
-    ],
+    [(Limits(calls=1), 0.0, "calls", "zero"), (Limits(seconds=0.15), 600.0, "seconds", "timeout")],
 )
 def test_a_limit_ends_an_attempt_and_is_its_reason(tmp_path, limits, wait, end, status):
     files = make_run(tmp_path, ["wrong"], limits=limits, tool_options={"wait": wait})

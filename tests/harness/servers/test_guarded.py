@@ -347,11 +347,7 @@ def test_what_is_too_much_is_refused(server: Server, capfd: pytest.CaptureFixtur
         b'{"a": "\xff\xfe"}',
         ("[" * 40_000 + "]" * 40_000).encode("utf-16"),
     ):
-        assert ask(Server(server.port, posted(path, deep), deep), b"Host: localhost\r\n") in (
-            400,
-            403,
-            413,
-        )
+        assert ask(Server(server.port, posted(path, deep), deep), b"Host: localhost\r\n") in (400, 403, 413)
     chunked = b"POST %b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" % path.encode()
     piece = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
     assert status(said(server.port, chunked, *[piece] * 6)) == 413  # without an end

@@ -140,10 +140,7 @@ def test_a_client_hears_what_it_heard_while_recording(
         return
 
     async def run(url: str) -> Any:
-        async with (
-            streamable_http_client(url) as (read, write, _),
-            ClientSession(read, write) as client,
-        ):
+        async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
             await client.initialize()
             return await whole(client)
 

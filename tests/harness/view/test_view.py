@@ -29,13 +29,7 @@ from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.comparison_pages import first_divergence
-from stillweb.harness.view.export import (
-    check_page,
-    export_file,
-    export_folder,
-    export_views,
-    write_report,
-)
+from stillweb.harness.view.export import check_page, export_file, export_folder, export_views, write_report
 from stillweb.harness.view.library import number
 from stillweb.harness.view.run_table import Row, group_of, pass_at, row_of, sums_of
 from stillweb.harness.view.server import ViewServer

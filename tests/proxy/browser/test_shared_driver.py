@@ -134,10 +134,7 @@ def test_a_spare_is_as_any_other(tmp_path: Path) -> None:
                 await spares.close()
             return found
 
-    with (
-        Snapshot.open(tmp_path / "s") as snapshot,
-        Gateway(snapshot) as gateway,
-    ):
+    with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
         found = asyncio.run(go(gateway))
         assert sorted(gateway.stats.sessions) == ["four", "one", "three", "two"]
         entries = gateway.ledger.entries()

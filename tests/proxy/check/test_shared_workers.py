@@ -22,10 +22,7 @@ const worker = new SharedWorker("/worker.js"); worker.port.onmessage = (e) => { 
 </script>"""
 WORKER = b"""const config = (async () => (await fetch("/config")).json())();
 onconnect = async (e) => { const [port] = e.ports; port.postMessage(`got ${(await config).x}`); };"""
-ANSWERS = {
-    "/worker.js": ("text/javascript", WORKER),
-    "/config": ("application/json", b'{"x": 3}'),
-}
+ANSWERS = {"/worker.js": ("text/javascript", WORKER), "/config": ("application/json", b'{"x": 3}')}
 
 
 def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

@@ -21,14 +21,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
 from stillweb.proxy.net import ca
-from stillweb.proxy.net.ca import (
-    CA_DAYS,
-    EARLIER_DAYS,
-    LEAF_DAYS,
-    RENEW_DAYS,
-    Authority,
-    normal_host,
-)
+from stillweb.proxy.net.ca import CA_DAYS, EARLIER_DAYS, LEAF_DAYS, RENEW_DAYS, Authority, normal_host
 from stillweb.proxy.net.client_env import java_store, php_settings, told_files, wget_settings
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.secrets.keystore import state_dir

@@ -174,13 +174,7 @@ def test_so_it_is_over_tls(protocol: str, tmp_path: Path, ca: Authority) -> None
 
 @pytest.mark.parametrize(
     ("method", "end"),
-    [
-        ("POST", shut),
-        ("PUT", shut),
-        ("DELETE", shut),
-        ("GET", broken_off),
-        ("GET", after_an_interim_answer),
-    ],
+    [("POST", shut), ("PUT", shut), ("DELETE", shut), ("GET", broken_off), ("GET", after_an_interim_answer)],
 )
 def test_what_may_have_been_done_or_heard_is_not(
     method: str, end: Callable[[socket.socket], object], tmp_path: Path

@@ -21,10 +21,7 @@ URL = "http://a.test/p"
         (" , ;q=1, ", []),
         ("Text/HTML", [("text/html", (), 1.0)]),
         ("br;q=0.5, *", [("br", (), 0.5), ("*", (), 1.0)]),
-        (
-            "application/json ; OData = verbose; q = 0.3",
-            [("application/json", ("odata=verbose",), 0.3)],
-        ),
+        ("application/json ; OData = verbose; q = 0.3", [("application/json", ("odata=verbose",), 0.3)]),
         ("en;q=much, fr;q=0.000", [("en", (), 0.0), ("fr", (), 0.0)]),
     ],
 )

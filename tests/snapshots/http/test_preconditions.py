@@ -6,14 +6,7 @@ from itertools import product
 
 import pytest
 
-from stillweb.snapshots.http.preconditions import (
-    FAILS,
-    FITS,
-    UNSURE,
-    Preconditions,
-    judge,
-    preconditions_of,
-)
+from stillweb.snapshots.http.preconditions import FAILS, FITS, UNSURE, Preconditions, judge, preconditions_of
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, html, matcher
 

@@ -54,10 +54,7 @@ OTHER = {
 }  # fmt: skip
 
 keys = st.lists(
-    st.one_of(
-        st.text("ab,)/?=é", min_size=1, max_size=6),
-        st.text("ab", min_size=60, max_size=90),
-    ),
+    st.one_of(st.text("ab,)/?=é", min_size=1, max_size=6), st.text("ab", min_size=60, max_size=90)),
     max_size=40,
 )
 

@@ -129,11 +129,7 @@ def test_a_view_keeps_its_resources_its_text_and_what_it_loaded(tmp_path: Path) 
         for kind in ("text", "dom", "view"):
             assert new.resource(kind, VIEW) == old.resource(kind, VIEW) is not None
         assert new.text(VIEW) == old.text(VIEW) is not None
-        assert {c.url for c in new.captures()} == {
-            f"{SITE}/api?view=1",
-            f"{SITE}/filter",
-            f"{SITE}/rows",
-        }
+        assert {c.url for c in new.captures()} == {f"{SITE}/api?view=1", f"{SITE}/filter", f"{SITE}/rows"}
     assert report.views == (1, 2)
 
 

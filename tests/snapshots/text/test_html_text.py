@@ -47,11 +47,7 @@ def test_links_are_joined_as_the_standard_library_joins_them(base: str, links: l
 
 
 def test_cells_without_markup_are_read_as_others_are() -> None:
-    rows = [
-        [" a\u00a0 b\n c ", "<b>x</b> y"],
-        ["<i></i>", "\u2003z\t"],
-        ["", "&lt;"],
-    ]
+    rows = [[" a\u00a0 b\n c ", "<b>x</b> y"], ["<i></i>", "\u2003z\t"], ["", "&lt;"]]
     cells = "".join("<tr>" + "".join(f"<td>{c}</td>" for c in row) + "</tr>" for row in rows)
     tree = html_text.parse(
         f'<table>{cells}<tr><td hidden>no</td><td style="display: none">no</td></tr></table>'

@@ -83,10 +83,7 @@ def test_wrong_content_length(tmp_path: Path, gz: bool, wrong: int) -> None:
     data = packed(*records) if gz else b"".join(records)
     with opened(tmp_path, data, "x.warc.gz" if gz else "x.warc") as snapshot:
         found = bodies(snapshot)
-        assert found == {
-            "http://example.test/": PAGE[:wrong] if wrong < 0 else PAGE,
-            NEXT: b"the next page",
-        }
+        assert found == {"http://example.test/": PAGE[:wrong] if wrong < 0 else PAGE, NEXT: b"the next page"}
         assert any("Content-Length" in note for note in snapshot.notes)
         page = next(c for c in snapshot.captures() if c.url != NEXT)
         assert snapshot.read(page).header("content-length") == str(len(found[page.url]))

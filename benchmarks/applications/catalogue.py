@@ -1433,11 +1433,70 @@ TIDDLYWIKI = Application(
     warm=3,
 )  # fmt: skip
 
+# -- Solara and PyWebIO, whose pages talk over web sockets
+
+SOLARA = Application(
+    "solara",
+    7125,
+    "/",
+    ("solara==1.58.*", "solara-ui==1.58.*", "solara-server==1.58.*", "solara-assets==1.58.*"),
+    _nothing,
+    lambda data: (
+        [str(Path(python(data.parent)).with_name("solara")), "run", str(KETTLES / "solara_shop.py"), "--host", "127.0.0.1", "--port", "7125", "--production"],
+        {"HOME": str(data)},
+        data,
+    ),
+    {
+        "open": acts(("open", ""), ("see", "text=in the basket")),
+        "gas": acts(("click", "button:has-text('gas')"), ("rest", "700")),
+        "camping": acts(("click", "button:has-text('camping')"), ("rest", "700")),
+        "electric": acts(("click", "button:has-text('electric')"), ("rest", "700")),
+        "note": acts(("fill", "input", "for Ada"), ("press", "input", "Tab"), ("rest", "700")),
+        "take": acts(("click", "button:has-text('Take')"), ("rest", "700")),
+    },
+    {
+        "A": ["open", "camping", "take", "note", "take", "electric", "open", "electric", "gas", "take"],
+        "B": ["open", "electric", "note", "camping", "take", "open", "take", "gas", "electric"],
+    },
+    warm=6,
+)  # fmt: skip
+
+
+def _pywebio_take(kind: str, number: str) -> Act:
+    return acts(
+        ("click", "button:has-text('Take')"),
+        ("choose", "select", kind),
+        ("fill", "input[type=number]", number),
+        ("click", "button[type=submit]"),
+        ("see", "button:has-text('Pay')"),
+    )
+
+
+PYWEBIO = Application(
+    "pywebio",
+    7126,
+    "/",
+    ("pywebio==1.8.*",),
+    _nothing,
+    lambda data: ([python(data.parent), "pywebio_shop.py", "7126"], {}, KETTLES),
+    {
+        "open": acts(("open", ""), ("see", "button:has-text('Pay')")),
+        "prices": acts(("click", "button:has-text('Prices')"), ("rest", "500")),
+        "gas": _pywebio_take("gas", "2"),
+        "camping": _pywebio_take("camping", "1"),
+        "pay": acts(("click", "button:has-text('Pay')"), ("rest", "500")),
+    },
+    {
+        "A": ["open", "gas", "prices", "camping", "pay", "open", "camping", "pay", "open", "prices"],
+        "B": ["open", "prices", "open", "camping", "gas", "pay", "open", "gas", "camping", "pay"],
+    },
+)
+
 APPLICATIONS = {
     app.name: app
     for app in (
         *(DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL),
         *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB, SQLITE_WEB, RADICALE),
-        *(PANEL, DASH, MONEY, ADMINER, GITWEB, TIDDLYWIKI),
+        *(PANEL, DASH, MONEY, ADMINER, GITWEB, TIDDLYWIKI, SOLARA, PYWEBIO),
     )
 }

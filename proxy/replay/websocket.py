@@ -15,6 +15,7 @@ from stillweb.proxy.replay.websocket_player import (
     Socket,
     drawn_sessions,
     found_at,
+    path_ids,
 )
 from stillweb.snapshots.evidence.spoken import STRAYED
 from stillweb.snapshots.identity.equality import LIMIT
@@ -53,7 +54,10 @@ class Talk:
 
         Return None if no web socket was recorded at that address.
         """
-        found = found_at(answerer.snapshot, request.url, partial(_given, answerer, line))
+        drawing = answerer.matcher.drawing
+        found = found_at(
+            answerer.snapshot, request.url, partial(_given, answerer, line), drawing.named_before
+        )
         if not found.conversations or not (found.sure or answerer.accept == "rule"):
             return None
         # where each page draws a session, addresses differ, and the first of those recorded stands for them
@@ -71,6 +75,7 @@ class Talk:
         )
         if not found.sure:
             line.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, line)))
+            line.session.drawn |= path_ids(player.url, request.url)
         talk = cls(answerer, request, line, player, found.secrets)
         talk.met = met = answerer.meets(request, line)
         verdict = "exact" if found.sure else f"rule:{found.rule}"

@@ -25,7 +25,15 @@ from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echo
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.moments import with_moments
-from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, plain, renumbered, words_in
+from stillweb.snapshots.identity.numbering import (
+    ids_apart,
+    ids_in,
+    ids_of,
+    named,
+    plain,
+    renumbered,
+    words_in,
+)
 from stillweb.snapshots.identity.packets import Packets, numbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import applied, builtin, joining
@@ -532,9 +540,21 @@ class Player:
         if self._names_another(one, stored, told):
             return False
         found = self._same(one.url, stored, told)
-        if found is False and self._but_for_drawn(one, at, stored, told):
-            return None
-        return self._by_rule(one, stored, told) if found is False else found
+        if found is not False or self._given is None:
+            return found
+        timed = with_moments(stored, told, one.times[at], self._now()) if at < len(one.times) else told
+        ids = self._drawn(one, at, stored, timed)
+        known = renumbered(timed, _turned(ids))
+        found = (
+            None
+            if known is not told and self._same(one.url, stored, known)
+            else self._by_rule(one, stored, known)
+        )
+        if found is not False:
+            self._ids[id(one)].update(ids)
+            if timed is not told:
+                self._timed.add(id(one))
+        return None if known is not told and found else found
 
     def _skip_beats(self) -> bool:
         """Leave out the recorded signs of life that would come next, with their answers; return False if there are none."""
@@ -800,20 +820,12 @@ class Player:
             spots.add(told)
         return _with_spots(said, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
-    def _but_for_drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> bool:
-        """Return True if a message differs from the recorded one only in drawn ids and timestamps.
-
-        Drawn ids are those that the client chose itself. They are remembered.
-        """
+    def _drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> dict[str, str]:
+        """Return the ids that differ in a message, by those of the recorded one; none if the client did not draw all of them itself."""
+        apart = ids_apart(words_in(stored), words_in(said))
         given = self._given
-        if given is None:
-            return False
-        timed = with_moments(stored, said, one.times[at], self._now()) if at < len(one.times) else said
-        if timed is not said and self._same(one.url, stored, timed):
-            self._timed.add(id(one))
-            return True
-        if not words_in(stored):
-            return False
+        if not apart or given is None:
+            return {}
         ids = self._ids[id(one)]
         before, after = (
             "\n".join(_text(what) for mine, what in part if not mine)
@@ -825,13 +837,7 @@ class Player:
             unanswered = value in _text(stored) and value not in after and not ids_in(value)
             return unanswered or value in before or plain(value) in known or given(value)
 
-        apart = drawn_apart(stored, timed, words_in)
-        if not apart or any(map(chosen, chain(*apart.items()))):
-            return False
-        ids.update(apart)
-        if timed is not said:
-            self._timed.add(id(one))
-        return True
+        return {} if any(map(chosen, chain(*apart.items()))) else apart
 
     def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
         """Return the server's messages since the client's last one, up to the view after the steps done.
@@ -911,49 +917,73 @@ class Found:
     rule: str = "redacted"  # the rule that matched the address, if not `sure`
 
 
-def found_at(snapshot: Snapshot, url: str, given: Callable[[str], bool] = lambda value: True) -> Found:
+def found_at(
+    snapshot: Snapshot,
+    url: str,
+    given: Callable[[str], bool] = lambda value: True,
+    recorded: Callable[[Conversation, str], bool] = lambda one, value: True,
+) -> Found:
     """Find the conversations of an address, also if it was stored with pseudonyms.
 
     They are not sure if the address differs in what rules leave out, or in ids that the client drew itself. `given` returns True if
-    a value may come from the site.
+    a value may come from the site, `recorded` if one in the path was named before a conversation.
     """
     if plain := conversations(snapshot, url):
         return Found(plain)
-    asked, rules = Request("GET", url), snapshot.rules.without("redacted").rules
-    start, drawn_path, _ = applied(rules, parse(asked)).url.partition(BLANK)
-    if "?" not in url and not drawn_path:
+    rules, drawn_path = snapshot.rules.without("redacted").rules, ids_of(url)
+    start, blank, _ = applied(rules, parse(Request("GET", url))).url.partition(BLANK)
+    if not (blank or drawn_path or "?" in url):
         return Found([])
+    starts = [start if blank else url.partition("?")[0], *(url.partition(one)[0] for one in drawn_path)]
     rule = ""
     others: list[Conversation] = []
     names: dict[str, str] = {}  # query field -> pseudonym of the value in `url`
     drawn: list[Conversation] = []
-    for address in snapshot.metadata_addresses(start if drawn_path else url.partition("?")[0]):
-        stored = Request("GET", address)
+    proven: dict[str, str] = {}  # the client's secrets by pseudonym
+    for address in snapshot.metadata_addresses(min(starts, key=len)):
+        ids = path_ids(address, url)
+        found = conversations(snapshot, address)
+        if ids:
+            found = [one for one in found if not any(recorded(one, theirs) for theirs in ids)]
+            if not found or any(map(given, ids.values())):
+                continue
+        here = renumbered(url, {mine: theirs for theirs, mine in ids.items()})
+        stored, asked = Request("GET", address), Request("GET", here)
         if PSEUDONYM_TEXT.search(address) is None:
-            own = _drawn_apart(address, url)
-            joined = "visit-id" if own else joining(asked, stored, rules)
+            own = _drawn_apart(address, here)
+            joined = "visit-id" if own or alike(asked, stored) else joining(asked, stored, rules)
             if joined and not any(map(given, own)):
                 rule = joined
-                drawn += conversations(snapshot, address)
+                drawn += found
             continue
         recogniser = Recogniser()
         recogniser.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
         # A value may be a secret because of another place, such as a header; its query name may not show it.
-        for value in _asked_for(address, url):
+        for value in _asked_for(address, here):
             recogniser.learn(value)
         told = recogniser.request(asked)
         if alike(told, stored):
-            return Found(conversations(snapshot, address), True, Secrets(_values(told.url, url)))
+            proven |= _values(told.url, here)
+            if not ids:
+                return Found(found, True, Secrets(proven))
+            rule = "visit-id"
+            drawn += found
+            continue
         # what the recording learnt from a header to be a secret looks like none in the query
-        hidden = mask(Request("GET", _in_places_of(address, url)))
-        if alike(mask(stored), hidden) and hidden.url != url:
-            others += [_as(one, names, dict(_pairs(address))) for one in conversations(snapshot, address)]
+        hidden = mask(Request("GET", _in_places_of(address, here)))
+        if alike(mask(stored), hidden) and hidden.url != here:
+            others += [_as(one, names, dict(_pairs(address))) for one in found]
     for some in (drawn, others):
         some.sort(key=lambda one: (one.session, one.begin))
     if drawn and not others:
-        return Found(drawn, False, rule=rule)
+        return Found(drawn, False, Secrets(proven), rule)
     values = dict(_pairs(url))
     return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
+
+
+def path_ids(stored: str, asked: str) -> dict[str, str]:
+    """Return the ids in the path of an asked address by those of a stored one, where they differ one for one."""
+    return ids_apart(ids_of(stored), ids_of(asked)) or {}
 
 
 def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Conversation:
@@ -974,7 +1004,7 @@ def _pairs(url: str) -> list[tuple[str, str]]:
 def _drawn_apart(stored: str, asked: str) -> list[str]:
     """Return the asked values that differ from the stored ones, if all of both look random; else none."""
     theirs, mine = _pairs(stored), _pairs(asked)
-    if [name for name, _ in theirs] != [name for name, _ in mine]:
+    if stored.partition("?")[0] != asked.partition("?")[0] or [n for n, _ in theirs] != [n for n, _ in mine]:
         return []
     apart = [(one, other) for (_, one), (_, other) in zip(theirs, mine, strict=True) if one != other]
     return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []

@@ -47,6 +47,17 @@ class Drawer(Protocol):
     def served(self) -> Iterable[Capture]: ...
 
 
+class Recorded(Protocol):
+    """A capture, or a conversation by web socket: its address, its session and the number of the event with which it began there."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def begin(self) -> int: ...
+
+
 class Drawing:
     """The finder of drawn ids, as opposed to chosen ones. `prefix` gives the captures of keys, `read` their answers, `group` those of a path."""
 
@@ -85,7 +96,7 @@ class Drawing:
                     or value in ids.values()
                     or _says(request, value, placed)
                     or any(plain(value) in self._names(one) for one in served)
-                    or any(plain(value) in self._names(one) for one in self._before(capture))
+                    or self.named_before(capture, value)
                 )
 
             address = dict(zip(ids_of(capture.url), ids_of(request.url), strict=True)) if placed else {}
@@ -157,12 +168,13 @@ class Drawing:
         found = self._prefix(site_prefix(site_of(request.url)))
         return (c for c in found if c.method == request.method and _shape(c.url) == shape)
 
-    def _before(self, capture: Capture) -> Iterator[Capture]:
-        """Yield the captures of the recorded session at its site before `capture`, but for plain files."""
-        site = site_of(capture.url)
-        for one in self._prefix(site_prefix(site)):
-            if one.session == capture.session and one.end <= capture.begin and not static_mime(one.mime):
-                yield one
+    def named_before(self, recorded: Recorded, value: str) -> bool:
+        """Return True if an answer that the recorded session got at its site before `recorded` names an id, but for plain files."""
+        return any(
+            plain(value) in self._names(one)
+            for one in self._prefix(site_prefix(site_of(recorded.url)))
+            if one.session == recorded.session and one.end <= recorded.begin and not static_mime(one.mime)
+        )
 
     def _names(self, capture: Capture) -> set[str]:
         found = self._named.get(capture.place)

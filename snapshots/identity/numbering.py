@@ -9,7 +9,7 @@ of what a client made, other words of chance count, too, and in a message those 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 from urllib.parse import urlsplit
 
@@ -85,14 +85,18 @@ def drawn_apart(
     """Return the ids of a recorded message by those of a client's that differ; None if the two differ in more."""
     if isinstance(stored, str) is not isinstance(said, str):
         return None
-    theirs, mine = ids_of(stored), ids_of(said)
-    if len(theirs) != len(mine):
+    ids = ids_apart(ids_of(stored), ids_of(said))
+    return None if ids is None or renumbered(stored, ids) != said else ids
+
+
+def ids_apart(theirs: Sequence[str], mine: Sequence[str]) -> dict[str, str] | None:
+    """Return the recorded ids by those of a client's that differ; None if they don't stand for each other one for one."""
+    if [*map(len, theirs)] != [*map(len, mine)]:
         return None
     ids: dict[str, str] = {}
-    for one, other in zip(theirs, mine, strict=True):
-        if len(one) != len(other) or ids.setdefault(one, other) != other:
-            return None
-    if len(set(ids.values())) != len(ids) or renumbered(stored, ids) != said:
+    if any(ids.setdefault(one, other) != other for one, other in zip(theirs, mine, strict=True)):
+        return None
+    if len(set(ids.values())) != len(ids):
         return None
     return {one: other for one, other in ids.items() if one != other}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.websocket import SILENCE
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.secrets.redact import PREFIX, Redactor
 from stillweb.snapshots.snapshot import Snapshot
@@ -831,6 +832,50 @@ def test_a_session_of_sockjs_is_drawn_for_each_socket(tmp_path: Path) -> None:
         found = found_at(snapshot, f"http://{HOST}/sock/017/m2x8b4n6/websocket")
         assert ([one.url for one in found.conversations], found.sure) == ([f"http://{HOST}/sock/482/k3v9q0t7/websocket"], False)  # fmt: skip
         assert not found_at(snapshot, f"http://{HOST}/sock/017/m2x8b4n6/other").conversations
+
+
+@pytest.mark.parametrize(
+    ("shown", "asked", "count"),
+    [
+        ("", f"{OWN[1]}/channels?view={OWN[1]}&room=1", 1),  # as Solara names the kernel of each page
+        (OWN[0], f"{OWN[1]}/channels?view={OWN[1]}&room=1", 0),  # an answer had named the recorded one
+        ("", f"{GIVEN}/channels?view={GIVEN}&room=1", 0),
+        ("", f"{OWN[1]}/channels?view={OWN[1]}&room=2", 0),
+        ("", f"{OWN[1]}/other?view={OWN[1]}&room=1", 0),
+    ],
+)
+def test_an_id_in_the_path_of_a_socket_may_be_drawn_by_its_page(
+    tmp_path: Path, shown: str, asked: str, count: int
+) -> None:
+    start = f"http://{HOST}/kernels"
+    with Writer.open(tmp_path / "s") as writer:
+        page = Asked("GET", f"http://{HOST}/")
+        at, end = writer.event("s"), writer.event("s")
+        writer.exchange(Exchange(page, 200, "OK", JSON, f'["{shown}"]'.encode(), MOMENT, "s", at, end))
+        url = f"{start}/{OWN[0]}/channels?view={OWN[0]}&room=1"
+        content = {"url": url, "session": "s", "begin": writer.event("s"), "messages": [], "events": []}
+        writer.metadata(url, content)
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        named_before = Matcher(snapshot).drawing.named_before
+        found = found_at(snapshot, f"{start}/{asked}", lambda value: value == GIVEN, named_before)
+        assert (len(found.conversations), found.sure, found.rule) == (
+            (1, False, "visit-id") if count else (0, True, "redacted")
+        )
+
+
+def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
+    """So do the events of a page that ipywidgets sends on."""
+
+    def click(number: str, moment: str, clock: float) -> str:
+        event = {"type": "click", "isTrusted": True, "timeStamp": clock}
+        return json.dumps({"id": number, "date": moment, "data": event})
+
+    messages = ((True, click(OWN[0], "2026-01-01T00:00:00.123Z", 7203)), (False, f"done {OWN[0]}"))
+    talk = Conversation("http://h/", "s", 1, messages, times=(MOMENT.timestamp(), MOMENT.timestamp()))
+    one = Player([talk], 0, given=lambda value: False, now=lambda: MOMENT.timestamp() + 60 * 86_400)
+    later = (MOMENT + timedelta(days=60)).strftime("%Y-%m-%dT%H:%M:%S.456Z")
+    assert one.client("http://h/", click(OWN[1], later, 11657.09999999404)) == [f"done {OWN[1]}"]
+    assert (one.ambiguous, one.rules) == (True, "timestamp+visit-id+clock")
 
 
 def test_a_socket_is_found_without_what_rules_leave_of_its_address(tmp_path: Path) -> None:

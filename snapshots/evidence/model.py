@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
+from stillweb.snapshots.cache import cached
 from stillweb.snapshots.evidence import priors
 from stillweb.snapshots.evidence.events import REFUSED, Event, History
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
@@ -212,7 +213,9 @@ class Model:
             inclusion = self.inclusion(key)
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
-                    for what in (t, (t, self.targets[key].event.type), (t, key)):
+                    kin = self.targets[key].event.type
+                    beside = _beside(t, kin) and self.kinds[t] != "sign-in"
+                    for what in ((t, beside), (t, kin), (t, key)):
                         tested[what] += share
                         decided[what] += inclusion[first] * share
         self._tested, self._decided = tested, decided
@@ -222,12 +225,14 @@ class Model:
     def chance(self, t: str, target: Event, kind: str = "") -> float:
         """Return the prior chance that a part or type, of this `kind` if that was never recorded, decides the answer to `target`."""
         kind = kind or self.kinds.get(t, t)
+        beside = _beside(t, target.type) and kind != "sign-in"
         (tested, decided), (of_kin, of_kin_decided), (own, own_decided) = (
             (self._tested.get(what, 0.0), self._decided.get(what, 0.0))
-            for what in (t, (t, target.type), (t, target.key))
+            for what in ((t, beside), (t, target.type), (t, target.key))
         )
-        strength = priors.PART_STRENGTH if t.startswith(PART) else priors.STRENGTH
-        chance = (strength * _of_kind(kind) + decided) / (strength + tested)
+        strength = priors.PART_STRENGTH if t.startswith(PART) else priors.KIN if beside else priors.STRENGTH
+        prior = _moved(_of_kind(kind), priors.BESIDE) if beside else _of_kind(kind)
+        chance = (strength * prior + decided) / (strength + tested)
         chance = _bounded((priors.KIN * chance + of_kin_decided - own_decided) / (priors.KIN + of_kin - own))
         again = target.kind == "refused" and target.status == 200
         led = kind != "sign-in" and not t.startswith(PART) and self.targets[target.key].leads
@@ -744,17 +749,15 @@ def _scoped(t: str, target: Event) -> float:
     return priors.SCOPED[bool(_naming(target)) and t.split(" ", 2)[1] == target.type.split(" ", 2)[1]]
 
 
-def _naming(event: Event) -> set[str]:
-    """Return the names of the parameters by which an event names a thing: numbers of its path, and such as `id`."""
-    return {n for n, v in event.parameters if v in event.ids and _NAMING.fullmatch(n)}
+def _naming(event: Event) -> dict[str, str]:
+    """Return the parameters by which an event names a thing: numbers of its path, and such as `id`."""
+    return {n: v for n, v in event.parameters if v in event.ids and _NAMING.fullmatch(n)}
 
 
 def _elsewhere(event: Event, target: Event) -> bool:
     """Return True if an event names another thing where a request names one."""
-    if not target.ids or event.ids & target.ids:
-        return False
     named = _naming(target)
-    return any(n in named for n, _ in event.parameters)
+    return event.ids.isdisjoint(named.values()) and any(n in named for n, _ in event.parameters)
 
 
 def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
@@ -762,12 +765,23 @@ def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
     if one == other:
         return 0.0
     share = priors.ALIKE["sequence"] + priors.ALIKE["last of each"] * (one[-1:] != other[-1:])
-    return share + priors.ALIKE["set"] * (set(one) != set(other))
+    share += priors.ALIKE["set"] * (set(one) != set(other))
+    return share / sum(priors.ALIKE.values())
 
 
 def _writes_to(t: str, read: str) -> bool:
     """Return True if a type writes to the path that another one reads; things and their list have one."""
     return read.startswith("GET ") and not t.startswith("GET ") and _thing(t) == _thing(read)
+
+
+@cached
+def _beside(t: str, read: str) -> bool:
+    """Return True if a type writes to another thing than one reads, of several in a folder: `/shop/cups/add` for `/shop/plates`."""
+    if t.startswith((PART, "GET ")):
+        return False
+    folders, theirs = _thing(t).split("/")[:-1], _thing(read).split("/")
+    shared = [one == own for one, own in zip(folders, theirs, strict=False)]
+    return shared[:2] == [True, True] and not all(shared)
 
 
 def _thing(t: str) -> str:

@@ -67,6 +67,8 @@ SIBLINGS = 7
 # What it does to the odds that a write decides which was never tried before what its own path shows, if it was done and leads nowhere: a path
 # that leads on shows its form
 OWN_PATH = 6.0
+# The same of a write to another thing in the folder of what is read: `/shop/cups/add` before `/shop/plates`
+BESIDE = 1 / OWN_PATH
 # That of a type which decides only events count that share an id with the request, by whether that names a thing and has their path
 SCOPED = {True: 0.8, False: 0.5}
 

@@ -486,6 +486,35 @@ def test_what_a_path_shows_is_doubted_after_a_write_to_that_path_that_was_never_
     assert likely(matcher, write, show)[1] < SERVED <= likely(matcher, write, other)[1]
 
 
+def test_a_page_is_hardly_doubted_for_a_write_to_another_thing_in_its_folder() -> None:
+    """An admin's list of makers was a miss to those who had not deleted a kettle; what other pages show of such writes counts."""
+    kettles, makers, few = (get(f"{A}/admin/{at}") for at in ("kettles/", "makers/", "kettles/?kind=gas"))
+    delete, add = post(f"{A}/admin/kettles/delete/", "id=5"), post(f"{A}/admin/makers/add/", "name=Valley")
+    deleted = over(
+        (kettles, html("5")),
+        (delete, redirect("/admin/kettles/")),
+        (kettles, html("4")),
+        (makers, html("Hill")),
+    )
+    assert likely(deleted, makers)[1] > 0.85
+    reaching = over(
+        (kettles, html("5")),
+        (few, html("2")),
+        (add, redirect("/admin/makers/")),
+        (kettles, html("5, Valley")),
+    )
+    assert likely(reaching, add, few)[1] < likely(deleted, makers)[1]
+
+
+def test_a_thing_is_hardly_doubted_for_writes_to_others_that_say_the_same_beside_their_number() -> None:
+    def edit(number: int) -> Request:
+        return post(f"{A}/issue{number}", "template=item")
+
+    issue = get(f"{A}/issue21?template=item")
+    recorded = [(edit(3), redirect("/issue3")), (edit(4), redirect("/issue4")), (issue, html("issue 21"))]
+    assert likely(over(*recorded), edit(4), issue)[1] > 0.85
+
+
 def test_a_write_to_another_resource_is_no_miss() -> None:
     def put(name: str) -> Request:
         return Request("PUT", f"{A}/notes/{name}", (), b"text")

@@ -31,7 +31,7 @@ from stillweb.proxy.browser.browser import find_browser
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.snapshots.evidence import SURE
+from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 
@@ -140,8 +140,8 @@ def record(app: Application, work: Path, walk: str, redact: bool) -> Path:
     return path
 
 
-def replay(app: Application, work: Path, walk: str) -> Counter[str]:
-    """Walk against a replay of walk A; count the pages that are as the running application showed them."""
+def replay(app: Application, work: Path, walk: str, least: float) -> Counter[str]:
+    """Walk against a replay of walk A that serves what is `least` sure; count the pages that are as the running application showed them."""
     truth = json.loads((work / f"{walk}.json").read_text())
     ledger = work / f"{walk}.ledger"
     drawn, seen, before = Drawn(app), 0, "right"
@@ -169,7 +169,7 @@ def replay(app: Application, work: Path, walk: str) -> Counter[str]:
 
     with (
         Snapshot.open(work / "A") as snapshot,
-        Gateway(snapshot, ledger=Ledger(ledger), challenge=True) as gateway,
+        Gateway(snapshot, ledger=Ledger(ledger), challenge=True, min_confidence=least) as gateway,
     ):
         addresses = [page["url"] for page in truth]
         pages = browse(app, app.walks[walk], gateway.proxy_url("walk"), judge, addresses)
@@ -252,13 +252,20 @@ def open_loop(
 @main.command("closed")
 @click.argument("names", nargs=-1)
 @click.option("--walk", "walks", multiple=True, default=("B",), show_default=True, help="Walk these.")
+@click.option(
+    "--min-confidence",
+    "least",
+    default=SERVED,
+    show_default=True,
+    help="The least confidence that is served.",
+)
 @click.pass_obj
-def closed_loop(work: Path, names: tuple[str, ...], walks: tuple[str, ...]) -> None:
+def closed_loop(work: Path, names: tuple[str, ...], walks: tuple[str, ...], least: float) -> None:
     """Walk in Chromium against a replay of walk A, and count the pages that are right."""
     whole: Counter[str] = Counter()
     for name in names or APPLICATIONS:
         for walk in walks:
-            found = replay(APPLICATIONS[name], work / name, walk)
+            found = replay(APPLICATIONS[name], work / name, walk, least)
             whole += found
             click.echo(f"{name} {walk}: {_counted(found)}")
     click.echo(f"all: {_counted(whole)}")

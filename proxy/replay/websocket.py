@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
@@ -15,8 +16,11 @@ from stillweb.proxy.replay.websocket_player import (
     Socket,
     drawn_sessions,
     found_at,
+    message_differences,
     path_ids,
 )
+from stillweb.snapshots.evidence import SURE
+from stillweb.snapshots.evidence.explain import MANY
 from stillweb.snapshots.evidence.spoken import STRAYED
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.issued import shown_in, text_of
@@ -58,7 +62,8 @@ class Talk:
         found = found_at(
             answerer.snapshot, request.url, partial(_given, answerer, line), drawing.named_before
         )
-        if not found.conversations or not (found.sure or answerer.accept == "rule"):
+        presumed = answerer.accept == "rule" and not _sure_only(answerer)
+        if not found.conversations or not (found.sure or presumed):
             return None
         # where each page draws a session, addresses differ, and the first of those recorded stands for them
         address = found.conversations[0].url
@@ -100,12 +105,12 @@ class Talk:
 
     def doubted(self) -> bool:
         """Note that the sockets recorded there differ. Return False to refuse an ambiguous answer."""
-        refused = self._answerer.accept.endswith("+unambiguous")
+        refused = _sure_only(self._answerer)
         more: dict[str, Any] = {"ambiguous": True}
         if refused:
             self._answerer.count(self._request, self._line, None)
             more |= {
-                "why": "several web sockets were recorded there, and said different things",
+                "why": "the web socket's answer is not sure: several were recorded there and said different things, or this one was told what was not recorded",
                 "nearest": [],
             }
         served = f"rule:{self.player.rules}" if self.player.rules else "exact"
@@ -127,14 +132,16 @@ class Talk:
         """Return what notes a client's message that was not recorded as a miss."""
         request = self._request
         sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
-        why = "a message of the web socket was not recorded" + (
-            "; nothing more was said" if expected is None else "; another one was"
-        )
+        if expected is None:
+            why = "a message of the web socket was not recorded; nothing more was said"
+        elif self.player.recorded(said):
+            why = "a message of the web socket was recorded, but not after what was said before; another one was"
+        else:
+            why = "a message of the web socket was not recorded; another one was"
         near: list[dict[str, Any]] = []
         if expected is not None:
-            near = [
-                {"method": "GET", "url": masked_url_of(request), "differs": ["the message"], "rule": None}
-            ]
+            differs = [*islice(map(str, message_differences(said, expected)), MANY)]
+            near = [{"method": "GET", "url": masked_url_of(request), "differs": differs, "rule": None}]
         more = {"why": why, "nearest": near}
         body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
         more |= body_entry(body)
@@ -157,6 +164,11 @@ class Talk:
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer
         answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))
+
+
+def _sure_only(answerer: Answerer) -> bool:
+    """Return True if presumed answers are misses."""
+    return answerer.accept.endswith("+unambiguous") or answerer.min_confidence >= SURE
 
 
 def _given(answerer: Answerer, line: Line, value: str) -> bool:

@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.evidence.spoken import word
+from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
@@ -170,6 +172,13 @@ def same(url: str, one: Said, other: Said, request: Callable[[str, Said], Reques
 def alike(one: Request, other: Request) -> bool:
     """Return True if two requests have the same key."""
     return request_key(one).canonical == request_key(other).canonical
+
+
+def message_differences(said: Said, stored: Said) -> Iterator[object]:
+    """Yield in which members a client's message differs from a recorded one, in words when they are shown."""
+    if isinstance(said, str) and isinstance(stored, str):
+        said, stored = (_framed(one)[2] or one for one in (said, stored))
+    yield from differences(*(parse(mask(_message("http://message/", one))) for one in (said, stored)))
 
 
 # Socket.IO's packet type, namespace and number before JSON; SignalR's record separator after it
@@ -767,6 +776,18 @@ class Player:
         """Return the client's next recorded message; None after the last."""
         heard = self._alive[0].heard()
         return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
+
+    def recorded(self, said: Said) -> bool:
+        """Return True if a client's message was recorded, though not where it came now."""
+        known = (self._ids, self._echoes, self._joined, self._numbers, self._timed)
+        before = deepcopy(known)
+        found = any(
+            self._compared(one, at, said) is not False
+            for one in self._alive
+            for at in one.heard()[max(0, self._count - AHEAD) : self._count + AHEAD]
+        )
+        self._ids, self._echoes, self._joined, self._numbers, self._timed = before
+        return found
 
     @property
     def rules(self) -> str:

@@ -24,6 +24,7 @@ from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.websocket import SILENCE
 from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
 from stillweb.snapshots.capture import Exchange
+from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.secrets.redact import PREFIX, Redactor
@@ -71,6 +72,7 @@ def test_words_between_which_the_server_said_nothing_come_in_any_order() -> None
 def test_a_word_does_not_overtake_what_the_server_said() -> None:
     one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
     assert one.client("http://h/", "b") is None
+    assert (one.recorded("b"), one.recorded("c")) == (True, False)
     assert [one.client("http://h/", "a"), one.client("http://h/", "b")] == [["1"], ["2"]]
     assert one.ambiguous  # the real server had heard "b" before
 
@@ -446,7 +448,7 @@ def test_what_recorded_sockets_did_not_all_say_is_unsure(second: str) -> None:
 
 @contextmanager
 def replayed(
-    path: Path, *, accept: str = "rule"
+    path: Path, *, accept: str = "rule", least: float = SERVED
 ) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
     """A gateway over a list that was added to over a socket and by POST, and a client of that socket."""
     with Writer.open(path) as writer:
@@ -477,7 +479,7 @@ def replayed(
             "events": [1, 3, 3, 7, 7, 7],
         }
         writer.metadata(f"http://{HOST}/ws", content)
-    with opened(path, accept=accept) as served:
+    with opened(path, accept=accept, least=least) as served:
         yield served
 
 
@@ -502,12 +504,12 @@ def test_a_subprotocol_that_holds_a_key_is_chosen_again(offered: str, chosen: st
 
 @contextmanager
 def opened(
-    path: Path, *, accept: str = "rule", protocols: tuple[str, ...] = ()
+    path: Path, *, accept: str = "rule", least: float = SERVED, protocols: tuple[str, ...] = ()
 ) -> Iterator[tuple[Gateway, socket.socket, wsproto.WSConnection]]:
     """A gateway over a snapshot, and a client of its socket."""
     with (
         Snapshot.open(path) as snapshot,
-        Gateway(snapshot, accept=accept) as gateway,
+        Gateway(snapshot, accept=accept, min_confidence=least) as gateway,
         spoken(gateway, HOST, "/ws", protocols) as (peer, client),
     ):
         yield gateway, peer, client
@@ -800,6 +802,18 @@ def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(
         assert [hear(peer, client), hear(peer, client)] == ['["tea","rum"]', f"to {OWN[0]}: yes"]
         told = [(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries() if e["url"].endswith("/ws")]
         assert told == [("exact", False), ("miss", False), ("exact", True), ("exact", True)]
+
+
+def test_such_an_answer_is_a_miss_where_only_sure_ones_are_served(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s", least=SURE) as (gateway, peer, client):
+        hear(peer, client)
+        peer.sendall(client.send(TextMessage('{"add":"milk"}')))
+        peer.sendall(client.send(TextMessage('{"add":"tea"}')))
+        assert until(lambda: len(gateway.ledger.misses()) == 2)
+        assert [one["nearest"] and one["nearest"][0]["differs"] for one in gateway.ledger.misses()] == [
+            ["body member add: asked 'milk', recorded 'tea'"],
+            [],
+        ]
 
 
 @pytest.mark.parametrize(("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies")])

@@ -13,6 +13,7 @@ from stillweb.harness.commands.options import (
     OptionFor,
     accept_option,
     at_option,
+    served_options,
     synthetic_search_option,
 )
 from stillweb.harness.console import make_search_ready, say, say_damage, say_failures
@@ -29,20 +30,7 @@ from stillweb.harness.console import make_search_ready, say, say_damage, say_fai
     metavar="CONTRACT",
     help="mcp-fetch, serper-mcp, pdf-reader or playwright-mcp, with or without @version; or module:object, a tool of your own. May be given several times.",
 )
-@click.option(
-    "--transport",
-    type=click.Choice(["stdio", "http"]),
-    default="stdio",
-    show_default=True,
-    help="http serves at /mcp on loopback.",
-)
-@click.option(
-    "--port",
-    cls=OptionFor,
-    needs="--transport http",
-    type=click.IntRange(0, 65535),
-    help="the port; a free one by default.",
-)
+@served_options
 @click.option(
     "--uploads",
     type=LocalPath(exists=True, file_okay=False, path_type=Path),

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, OptionFor, accept_option, min_confidence_option
+from stillweb.harness.commands.options import (
+    SNAPSHOT,
+    accept_option,
+    min_confidence_option,
+    served_options,
+)
 from stillweb.harness.console import say, say_damage
 from stillweb.snapshots.words import counted
 
@@ -14,20 +19,7 @@ from stillweb.snapshots.words import counted
 @click.command("mcp-replay")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--server", default="", help="The server's name, if the snapshot holds several.")
-@click.option(
-    "--transport",
-    type=click.Choice(["stdio", "http"]),
-    default="stdio",
-    show_default=True,
-    help="http serves at /mcp on loopback.",
-)
-@click.option(
-    "--port",
-    cls=OptionFor,
-    needs="--transport http",
-    type=click.IntRange(0, 65535),
-    help="the port; a free one by default.",
-)
+@served_options
 @click.option("--max-misses", type=click.IntRange(0), help="A gate: exit code 1 after more misses than N.")
 @accept_option
 @min_confidence_option

@@ -238,8 +238,20 @@ def read_headers(lines: Iterable[str]) -> list[tuple[str, str]]:
     return headers
 
 
+def _together(*options: Callable[[Any], Any]) -> Callable[[FC], FC]:
+    """Return a decorator that adds several options, in their order."""
+
+    def add(command: FC) -> FC:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 ORIGIN_OPTIONS = ("ca_file", "upstream", "client_cert", "insecure")
-_ORIGIN_OPTIONS = (
+# how origins are reached and which of them are trusted
+origin_options = _together(
     click.option(
         "--ca-file",
         type=LocalPath(exists=True, path_type=Path),
@@ -258,10 +270,20 @@ _ORIGIN_OPTIONS = (
     ),
     click.option("--insecure", is_flag=True, help="Accept any certificate of an origin."),
 )
-
-
-def origin_options(command: FC) -> FC:
-    """Add the options of how origins are reached and which of them are trusted."""
-    for option in reversed(_ORIGIN_OPTIONS):
-        command = option(command)
-    return command
+# how an MCP server is asked
+served_options = _together(
+    click.option(
+        "--transport",
+        type=click.Choice(["stdio", "http"]),
+        default="stdio",
+        show_default=True,
+        help="http serves at /mcp on loopback.",
+    ),
+    click.option(
+        "--port",
+        cls=OptionFor,
+        needs="--transport http",
+        type=click.IntRange(0, 65535),
+        help="the port; a free one by default.",
+    ),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.operations.late_secrets import Late
     from stillweb.snapshots.writer import Place
 
+explore_option = partial(click.option, cls=OptionFor, needs="--explore", show_default=True)
 MOST_LATE = 10  # records with late secrets named in the output
 
 
@@ -68,52 +70,21 @@ MOST_LATE = 10  # records with late secrets named in the output
     type=click.IntRange(1),
     help="Operate the page, and record up to N of the views that this finds.",
 )
-@click.option(
-    "--depth",
-    default=2,
-    show_default=True,
-    type=click.IntRange(1),
-    cls=OptionFor,
-    needs="--explore",
-    help="most actions in a row.",
-)
-@click.option(
-    "--seconds",
-    type=FiniteRange(0, min_open=True),
-    default=900.0,
-    show_default=True,
-    cls=OptionFor,
-    needs="--explore",
-    help="when to stop.",
-)
-@click.option(
-    "--delay",
-    type=FiniteRange(0),
-    default=0.5,
-    show_default=True,
-    cls=OptionFor,
-    needs="--explore",
-    help="seconds between two actions on a host.",
-)
-@click.option(
+@explore_option("--depth", default=2, type=click.IntRange(1), help="most actions in a row.")
+@explore_option("--seconds", type=FiniteRange(0, min_open=True), default=900.0, help="when to stop.")
+@explore_option("--delay", type=FiniteRange(0), default=0.5, help="seconds between two actions on a host.")
+@explore_option(
     "--values",
     type=LocalPath(exists=True, path_type=Path),
-    cls=OptionFor,
-    needs="--explore",
     help="words for search fields, one a line.",
 )
-@click.option(
+@explore_option(
     "--links",
     type=click.Choice(["near", "site", "none"]),
     default="near",
-    show_default=True,
-    cls=OptionFor,
-    needs="--explore",
     help="links to follow: to the same path with another query, on the whole site, or none.",
 )
-@click.option(
-    "--ignore-robots", cls=OptionFor, needs="--explore", is_flag=True, help="do not ask robots.txt."
-)
+@explore_option("--ignore-robots", is_flag=True, show_default=False, help="do not ask robots.txt.")
 @click.option(
     "--locale", metavar="TAG", help="The browser's language, as de-DE. [default: the tasks', or en-US]"
 )

@@ -1,5 +1,3 @@
-"""`stillweb certify`."""
-
 from __future__ import annotations
 
 from dataclasses import asdict

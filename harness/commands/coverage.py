@@ -1,5 +1,3 @@
-"""`stillweb coverage`."""
-
 from __future__ import annotations
 
 from datetime import datetime

@@ -1,5 +1,3 @@
-"""`stillweb diff`."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`stillweb fetch`."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""`stillweb lookup`."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""`stillweb mcp-record`."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`stillweb mcp-replay`."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`stillweb mutate`."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`stillweb prompts build`."""
-
 from __future__ import annotations
 
 import re

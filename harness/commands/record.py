@@ -1,5 +1,3 @@
-"""`stillweb record`."""
-
 from __future__ import annotations
 
 import re

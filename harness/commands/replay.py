@@ -1,5 +1,3 @@
-"""`stillweb replay`."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,3 @@
-"""`stillweb run`."""
-
 from __future__ import annotations
 
 from pathlib import Path

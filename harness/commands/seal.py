@@ -1,8 +1,7 @@
-"""`stillweb seal`."""
-
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -42,14 +41,10 @@ from stillweb.harness.console import make_search_ready, print_json, progress, sa
 def command(
     snapshot: Path,
     out: Path | None,
-    rules: Path | None,
-    keep_secrets: bool,
     search_index: bool,
-    sign: Path | None,
-    certificate: Path | None,
-    timestamp: str | None,
     engine: str,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Freeze the texts of SNAPSHOT, sort its index and make one .wacz file.
 
@@ -61,20 +56,10 @@ def command(
     from stillweb.snapshots._os.cluster import workers_of
     from stillweb.snapshots.wacz import seal
 
-    if sign is None and (certificate or timestamp):
+    if options["sign"] is None and (options["certificate"] or options["timestamp"]):
         raise click.UsageError("--certificate and --timestamp go with --sign")
     with progress("sealing", unit="bytes") as advance:
-        report = seal(
-            snapshot,
-            out,
-            keep_secrets=keep_secrets,
-            sign=sign,
-            certificate=certificate,
-            timestamp=timestamp,
-            progress=advance,
-            rules=rules,
-            pool=workers_of(engine),
-        )
+        report = seal(snapshot, out, progress=advance, pool=workers_of(engine), **options)
     if search_index:
         from stillweb.snapshots import Snapshot
 

@@ -1,5 +1,3 @@
-"""`stillweb text`."""
-
 from __future__ import annotations
 
 from collections import Counter

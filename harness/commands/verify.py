@@ -1,5 +1,3 @@
-"""`stillweb verify`."""
-
 from __future__ import annotations
 
 from dataclasses import asdict

@@ -11,6 +11,7 @@ from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
+    from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -27,7 +28,6 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     \b
     stillweb import session.har crawl.warc.gz -o site
     """
-    from stillweb.harness.commands.recorded_again import answered_on_other_days
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.operations.importing import import_files
 
@@ -36,7 +36,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     for note in report.notes:
         say(note)
     with Snapshot.open(out) as snapshot:
-        other = answered_on_other_days(snapshot)
+        other = _answered_on_other_days(snapshot)
         twice = _twice(snapshot)
     if twice:
         say(
@@ -54,6 +54,31 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     sockets = f", {counted(report.sockets, 'web socket')}" if report.sockets else ""
     click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}{sockets}")
     return 3 if report.damaged else 0
+
+
+def _answered_on_other_days(snapshot: Snapshot) -> list[tuple[Capture, Capture]]:
+    """Return (first capture, last differing one) for each request with another answer on another day.
+
+    Archives of several years in one snapshot hold several versions of a site; a replay gives the earliest.
+    """
+    # most requests have one answer: keep only the captures of the others in memory
+    answers: dict[str, int] = {}
+    several: set[str] = set()
+    for capture in snapshot.captures():
+        asked, answer = capture.key, hash((capture.status, capture.digest))
+        if answers.setdefault(asked, answer) != answer:
+            several.add(asked)
+    del answers
+    first: dict[str, Capture] = {}
+    other: dict[str, Capture] = {}
+    found = [capture for capture in snapshot.captures() if capture.key in several]
+    for capture in sorted(found, key=lambda one: (one.timestamp, one.place)):
+        place = capture.key
+        before = first.setdefault(place, capture)
+        same = (before.status, before.digest) == (capture.status, capture.digest)
+        if not same and before.timestamp[:8] != capture.timestamp[:8]:
+            other[place] = capture
+    return [(first[place], last) for place, last in other.items()]
 
 
 def _twice(snapshot: Snapshot) -> int:

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from stillweb.proxy.explore.explorer import Limits
     from stillweb.proxy.explore.moves import Choices
     from stillweb.proxy.record.recorder import Recorder
+    from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.contents.provenance import Provenance
     from stillweb.snapshots.operations.late_secrets import Late
+    from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.writer import Place
 
 explore_option = partial(click.option, cls=OptionFor, needs="--explore", show_default=True)
@@ -345,7 +347,6 @@ def _check(urls: Sequence[str], flows: Sequence[Flow], steps: Path | None, explo
 
 def _say_changed(out: Path, since: Place) -> None:
     """Print which requests have a new answer: both are kept, and a replay gives the earlier one first."""
-    from stillweb.harness.commands.recorded_again import answered_otherwise
     from stillweb.snapshots import Snapshot
 
     with Snapshot.open(out) as snapshot:
@@ -356,6 +357,38 @@ def _say_changed(out: Path, since: Place) -> None:
             f"{changed[0].method} {changed[0].url}); both answers are kept, and the earlier comes first. "
             "For the site as it is now, record into another directory"
         )
+
+
+def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
+    """Return the first new capture of each request that has another answer than before.
+
+    `since` is the writer's `place` when it was opened. Both answers stay in the snapshot, and a replay may give the
+    earlier one; the user, who may want the site as it is now, must be told.
+    """
+    from stillweb.snapshots.identity.sites import site_of
+    from stillweb.snapshots.request import SAFE_METHODS
+    from stillweb.snapshots.writer import OURS
+
+    known: dict[str, set[tuple[int, str]]] = {}
+    later: list[Capture] = []
+    for capture in snapshot.captures():
+        if OURS.fullmatch(capture.place[0]) and capture.place >= since:
+            later.append(capture)
+        else:
+            known.setdefault(capture.key, set()).add((capture.status, capture.digest))
+    found: dict[str, Capture] = {}
+    # sessions and sites: what comes after a write may differ because of it
+    wrote: set[tuple[str, str]] = set()
+    for capture in sorted(later, key=lambda one: one.place):
+        told = capture.session, site_of(capture.url)
+        if capture.method not in SAFE_METHODS:
+            wrote.add(told)
+        if told in wrote:
+            continue
+        answers = known.get(capture.key)
+        if answers and (capture.status, capture.digest) not in answers:
+            found.setdefault(capture.key, capture)
+    return list(found.values())
 
 
 def _say_late(out: Path, found: Sequence[Late]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.commands.recorded_again import answered_otherwise
+from stillweb.harness.commands.record import answered_otherwise
 from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML

@@ -1,7 +1,5 @@
 """The GitHub Action, its steps run as a runner runs them, with a stand-in for GitHub's comments on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

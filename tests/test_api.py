@@ -1,7 +1,5 @@
 """The page of code in docs/api.md, run with a page of a local site."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Links of the documentation lead to a file that is there, and to a heading in it; its commands have the options that it names."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a plain `pip install stillweb` can do, and what it says where an extra is missing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

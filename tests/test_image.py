@@ -1,7 +1,5 @@
 """The image's steps in a clean root: no container engine is needed, and nothing of this environment is used."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

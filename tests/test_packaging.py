@@ -1,7 +1,5 @@
 """Installing the package: the wheel holds `stillweb/` alone, whole, and lives beside a package named `proxy`."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Patterns are read alike by every Python that is supported."""
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

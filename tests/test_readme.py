@@ -1,7 +1,5 @@
 """Every command of the README runs, in its order, against a page of a local site."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The benchmark of damage: a few of its cases, and that it sees what is wrong."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The benchmarks' own reporting: what got worse is said, what was not run is a row, plots are SVG."""
 
-from __future__ import annotations
-
 import json
 import platform
 from pathlib import Path

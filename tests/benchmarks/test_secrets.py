@@ -1,7 +1,5 @@
 """Of the corpus of secrets and look-alikes, as many are found, and as few taken for one, as is promised."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.secrets import COUNT, FALSE, FOUND, corpus, judge, totals

@@ -1,7 +1,5 @@
 """The measure of servers that remember: what its figures count."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A site with pages and noise, snapshots of such pages, and a run over them: for tests of whole commands."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A snapshot seen as of a date: search, fetch, replay and Memento show nothing later, and of several answers the newest."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta

@@ -5,8 +5,6 @@ workspace, parts of the snapshot that are no page, the environment. No tool may 
 one that is added is tried without being named here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The command line through its public face: help, exit codes, errors in one line, YAML files that people write."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Drills: the same run with and without faults, in tools, programs and tests, repeated under one certificate."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

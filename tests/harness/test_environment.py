@@ -1,7 +1,5 @@
 """Environments: tasks begun, stepped and rewarded by somebody else's loop."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

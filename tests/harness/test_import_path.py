@@ -1,7 +1,5 @@
 """Code of one's own, named by an import path: where it is looked for, and what is said where it isn't there."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

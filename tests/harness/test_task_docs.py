@@ -1,7 +1,5 @@
 """What docs/tasks.md, other pages of the harness and examples/ say works."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Traces: strict reading, and hashes that see what happened and not when."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

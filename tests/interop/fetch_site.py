@@ -1,7 +1,5 @@
 """A site of all kinds of pages, what a fetch tool is asked of them, and what of its answers is the tool's own."""
 
-from __future__ import annotations
-
 import random
 import re
 from http.server import BaseHTTPRequestHandler

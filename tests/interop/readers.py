@@ -1,7 +1,5 @@
 """Payload digests of every capture of a WACZ, as other people's readers compute them from the stored bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

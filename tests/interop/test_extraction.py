@@ -1,7 +1,5 @@
 """The corpus of page text: what Chromium shows arrives, and no page reads worse than in mcp-server-fetch."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.extraction import words

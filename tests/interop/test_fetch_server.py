@@ -4,8 +4,6 @@ Extracted text is the one thing meant to differ (ours is frozen, by trafilatura)
 and other media, and envelopes (prefix, URL, trailer, errors) for all. STILLWEB_PAGES=200 asks of more pages.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ wget and py-wacz in every run where they are; pywb's recorder and warcprox where
 an environment with it (`pip install warcprox`) or STILLWEB_PYWB is set, since they take half a minute.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,8 +1,6 @@
 """The official MCP clients (Python 1.x and 2.x, TypeScript 1.x and 2.x, the Inspector's command line) list and call
 every tool of every contract, over stdio and streamable HTTP, in both eras of the protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """An outside reader agrees: what we write, warcio, FastWARC and pywb read with the same payload digests."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from datetime import UTC, datetime, timedelta

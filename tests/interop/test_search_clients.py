@@ -1,7 +1,5 @@
 """The official Tavily and Exa clients, unchanged, are answered through the gateway at the services' real addresses."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Socket.IO's own server and client: by long polls, over a web socket, and from the one to the other."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

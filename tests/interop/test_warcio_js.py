@@ -3,8 +3,6 @@
 Needs `npm ci --ignore-scripts --prefix benchmarks/wabac`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A Chromium that many tests share: an event loop, a browser host, and a plain proxy to go through."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator

@@ -1,7 +1,5 @@
 """Fixtures for the tests of the recorder and of the gateway."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

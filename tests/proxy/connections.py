@@ -1,7 +1,5 @@
 """A listener of connections, each served on a thread of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Places that give no answer, each in its own way."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,7 +1,5 @@
 """HTTP/2 frame by frame: an origin, and a client of a recorder."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Snapshots made by hand for the gateway's tests: exchanges in, an opened snapshot out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Clients of a gateway, and what the one of most tests serves."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """A site with what pages really contain: frames, shadow roots, virtual tables, endless lists, tabs, dialogs, downloads."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

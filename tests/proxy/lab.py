@@ -1,7 +1,5 @@
 """Origins under real-looking names, and recorders for them."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

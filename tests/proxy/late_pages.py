@@ -1,7 +1,5 @@
 """A browser that tells late of new pages, or never."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

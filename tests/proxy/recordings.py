@@ -1,7 +1,5 @@
 """Reads what a recorder wrote with an outside reader (warcio), bytes as they lie in the file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small site on loopback and a plain forward proxy before it, for tests that need a real browser."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

@@ -5,8 +5,6 @@ python -m tests.proxy.small_internet plain                 try every way out in 
 python -m tests.proxy.small_internet ours|record [SWITCH…]    the same in our browser, less the arguments with SWITCH
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.server
 import json

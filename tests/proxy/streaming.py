@@ -1,7 +1,5 @@
 """An origin on loopback whose page talks over a web socket and an event stream, with messages that time brings."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What leaves a browser by any protocol, in a network that sees every packet."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

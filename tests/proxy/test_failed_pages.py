@@ -1,7 +1,5 @@
 """A page that asks third parties which are gone: recorded, checked and looked at again without a miss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests that come to no answer: what the snapshot keeps of them, and what a replay makes of that."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

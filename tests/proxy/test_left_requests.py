@@ -1,7 +1,5 @@
 """Requests that their clients left, without a byte of an answer: nothing is said to those that leave again."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The gateway opens no outgoing connection: its code has no way to, and the running one doesn't."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

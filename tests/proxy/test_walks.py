@@ -4,8 +4,6 @@ STILLWEB_WALKS says how many walks (default 24); 1,000 take a few minutes:
 `STILLWEB_WALKS=1000 python -m pytest -q -s --timeout 3000 tests/proxy/test_walks.py`.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import ssl

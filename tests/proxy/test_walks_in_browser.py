@@ -4,8 +4,6 @@ What a person sees must be what the live site shows for that walk, or a miss. ST
 (default 3), STILLWEB_BROWSER_FIRST the first of them (many in parts: 25 take two minutes).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """A server that looks at who asks, in a field of its own or a cookie, without a word in Vary: recorded, and replayed beside it."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exchanges and small snapshots for tests of the storage."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """Builders of archives as they are met in the wild: one for each thing that other writers get wrong."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

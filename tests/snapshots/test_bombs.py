@@ -1,7 +1,5 @@
 """Small files that unpack to much: served as they are, refused by name, in bounded memory."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zipfile

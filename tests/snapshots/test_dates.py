@@ -1,7 +1,5 @@
 """Dates of records and header fields, whatever stands there."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """WACZs, directories and profiles as other tools and older versions leave them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

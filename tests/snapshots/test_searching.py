@@ -1,7 +1,5 @@
 """Kept search indexes: opened by any process, checked each time, the same total order for all who ask."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

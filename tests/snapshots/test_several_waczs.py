@@ -1,7 +1,5 @@
 """Several WACZs in one: in a zip, as Browsertrix gives collections, and in a list beside them."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

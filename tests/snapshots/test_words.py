@@ -1,7 +1,5 @@
 """Numbers with their nouns, and words that were misspelt."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.words import counted, did_you_mean

@@ -1,7 +1,5 @@
 """Benchmarks of other distributions: installed, they are read and scored as Stillweb's own are."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

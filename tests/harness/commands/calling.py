@@ -1,7 +1,5 @@
 """A command called in this process, as the shell would call it."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.harness.cli import main

@@ -1,7 +1,5 @@
 """Whatever goes wrong outside: one clear line, the right exit code, all that was recorded is kept, nothing runs on."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """`stillweb check`: the thresholds, the page with both pictures, and which captures are held against a view."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import cache

@@ -1,7 +1,5 @@
 """Confidence as users set and see it: headers, the ledger, thresholds and the expected number of wrong answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

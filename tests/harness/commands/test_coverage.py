@@ -1,7 +1,5 @@
 """`stillweb coverage`: searches of a task set, and what another run asked for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

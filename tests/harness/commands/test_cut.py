@@ -1,7 +1,5 @@
 """`stillweb cut`: a run repeats on the cut with the same tool results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`stillweb diff`: what it prints, its exit code, and the tasks it names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Drift between two recordings of a site that changed, and recording it anew."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

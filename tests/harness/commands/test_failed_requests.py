@@ -1,7 +1,5 @@
 """What could not be reached while recording fails again in a real replay: as its program knew it, told, and no miss."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

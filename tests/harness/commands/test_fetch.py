@@ -1,7 +1,5 @@
 """`stillweb fetch`, `lookup` and `search` give what the tools and a replay would give."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

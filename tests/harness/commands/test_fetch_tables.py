@@ -1,7 +1,5 @@
 """`stillweb fetch --content tables`: a CSV for each table of a view or page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

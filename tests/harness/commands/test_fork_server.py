@@ -1,7 +1,5 @@
 """A command that the tests' fork server runs is, to all around it, a command that was started."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP: what was recorded is kept, and nothing runs on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`stillweb run --isolate`: which ports of this machine it lets in, and which it does not."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a killed recording left is looked through by whatever command makes a snapshot of it to give away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`stillweb ls`: web sockets, provenance; with `--views` the graph as a page, and a view's steps file."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

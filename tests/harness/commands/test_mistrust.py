@@ -1,7 +1,5 @@
 """What is told where a certificate was not taken."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.harness.commands.record import advice

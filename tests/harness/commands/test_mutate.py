@@ -1,7 +1,5 @@
 """Mutation: what a layer changes, everywhere it shows, and that the base stays as it is."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """What the machine refuses: room, a reader, a file. One clear line, and all that was recorded is kept."""
 
-from __future__ import annotations
-
 import resource
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`record`: what would be left out or given wrongly in silence is said."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,7 +1,5 @@
 """`record`: the browser that people ask for, in the command or the steps file, and the one that replays it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`stillweb replay --record-misses` and `--stop-at-miss`: a recording is completed in one pass."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Snapshots in a store are read by every command, and nothing is written there by `-o`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """`stillweb replay` as a server of several processes: all that one process does, and nothing left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

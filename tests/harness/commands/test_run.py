@@ -1,7 +1,5 @@
 """`run`: what is kept of the surroundings, and what of a set was not run."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

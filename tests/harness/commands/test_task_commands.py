@@ -1,7 +1,5 @@
 """`rubric` and `prompts` say what of the tasks they did not read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`stillweb text`: lists, shows an upgrade, and writes one only when told to."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

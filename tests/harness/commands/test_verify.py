@@ -1,7 +1,5 @@
 """`stillweb verify --secrets`: what still looks like a secret, and how the command ends."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

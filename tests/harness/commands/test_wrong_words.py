@@ -1,7 +1,5 @@
 """Words of a command line in a wrong order, or that lack something: one line says which, and nothing is given for them."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """What a comparison says of a task that got worse, where a log is all that is left of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparing runs: pairing, clusters, exact tests against brute force, intervals, and gates."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

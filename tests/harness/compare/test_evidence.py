@@ -1,7 +1,5 @@
 """What is no evidence about an agent is left out of a comparison by name, and what can't be told is not told."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a comparison by `em` does not show."""
 
-from __future__ import annotations
-
 from stillweb.harness.compare.compare import Outcome, compare, worse_by_others
 
 

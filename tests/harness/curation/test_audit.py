@@ -1,7 +1,5 @@
 """The audit: answers that the snapshot can't hold, answers given away, dates that pass."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Coverage, needs and affected tasks over real snapshots: what is there, what is not, and what only looks like it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a replay did not have is recorded as a layer, and then nothing is missing."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

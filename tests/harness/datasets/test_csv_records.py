@@ -1,7 +1,5 @@
 """Task sets out of a spreadsheet's CSV: the same tasks as from JSON, each mistake with its line."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loading: every encoding in which the sets are published, and records that are broken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Prints a JSON object: for each step the hashes of its accessibility snapshot, it
 answer, and the hash of what the ledger says was asked and answered, in its order and sorted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

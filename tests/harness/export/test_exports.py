@@ -1,7 +1,5 @@
 """Exports: OTLP with OpenInference names, inspect logs, CSV, and the report of a program."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Judges: their parameters by setting, and without those that an endpoint refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

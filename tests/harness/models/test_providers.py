@@ -1,7 +1,5 @@
 """Anthropic's and Gemini's models by their own SDKs: taped alike, streamed or not, with thoughts and tools."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

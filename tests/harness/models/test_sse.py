@@ -1,7 +1,5 @@
 """Streams of answers as endpoints and what stands before them send them: whole, cut, and none that anybody can read."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recorded calls that were under way at once: answered in the order of the first time, each with its own answer."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,5 @@
 """A run that is scored again in other ways."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.harness.results.certificate import write_certificate

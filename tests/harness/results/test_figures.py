@@ -1,7 +1,5 @@
 """What a figure is of stands beside it, on the page and in the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run forked from a step of another: the tape up to there, then another model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run scored by other references, scorers, options and side-cars: the same attempts, as a run of its own."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

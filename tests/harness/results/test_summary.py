@@ -1,7 +1,5 @@
 """The sums of a run: what is measured is shown and hashed nowhere."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

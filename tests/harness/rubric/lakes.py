@@ -1,7 +1,5 @@
 """Tasks about lakes, whose rubrics say what each rule is read from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from stillweb.harness.task import Task

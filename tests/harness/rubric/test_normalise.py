@@ -1,7 +1,5 @@
 """Normalisation joins spellings of one value and nothing else."""
 
-from __future__ import annotations
-
 import time
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Side-cars: what is read by rule or stated, their lint, links and file."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

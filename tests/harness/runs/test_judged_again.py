@@ -1,7 +1,5 @@
 """What a judge said that nobody can read is asked again on request; the agent is not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Agents of one's own may raise whatever there is: it is the end of their attempt, and of nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a run needs of the machine is asked before it starts, and its loss during a run is no answer's fault."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

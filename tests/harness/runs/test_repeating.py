@@ -1,7 +1,5 @@
 """What no tape holds (a clock that struck, an endpoint that failed) ends a repetition where it ended the run."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The files of a run: names, and what is damaged or none at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

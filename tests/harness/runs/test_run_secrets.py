@@ -1,7 +1,5 @@
 """Secrets among a run's settings and in a model's address stand in none of its files, and do their work all the same."""
 
-from __future__ import annotations
-
 import random
 import string
 import sys

@@ -1,7 +1,5 @@
 """Runs: everything accounted for, nothing lost, nothing done twice."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """What a program asked the gateway for, as it stands in the trace of its attempt."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

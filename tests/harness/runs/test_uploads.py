@@ -1,7 +1,5 @@
 """Files that a run gives its attempts: each has copies of its own, and score and certificate stand on their bytes."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Attacks on the sandbox: each is stopped, and the same ones succeed where a means is switched off."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The sandbox: each limit holds, and what can't be limited is said."""
 
-from __future__ import annotations
-
 import contextvars
 import os
 import socket

@@ -1,7 +1,5 @@
 """A judge and an embedder that need no model."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

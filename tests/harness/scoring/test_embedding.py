@@ -1,7 +1,5 @@
 """Runs whose tasks need embeddings: the packaged model is taken by itself, and missed before anything is paid."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A change to any term of a formula must be noticed: each source is altered in one place and checked again."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Scorers for one's own sets, the grader, and how scorers are found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The table scorer: the vectors, its bounds and symmetries, and a test for each term of each formula."""
 
-from __future__ import annotations
-
 import json
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """A request that is taken back ends by itself, and never the connection."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

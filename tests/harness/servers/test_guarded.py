@@ -1,7 +1,5 @@
 """What every server of ours refuses: the gateway's pages, reviews, MCP over HTTP, a program's tools, the demo's site."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Clients that go away in the middle: over stdio the server ends in peace, the gateway's services answer the next one."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

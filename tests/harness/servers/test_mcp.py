@@ -1,7 +1,5 @@
 """The official MCP client against the frozen tools, over stdio and streamable HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

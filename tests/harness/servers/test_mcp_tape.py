@@ -1,7 +1,5 @@
 """Any MCP server, recorded between it and the official client, and replayed without it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

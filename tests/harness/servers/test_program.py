@@ -1,7 +1,5 @@
 """A program that talks to the run's tools over MCP, by the official client, with no way out of the machine."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

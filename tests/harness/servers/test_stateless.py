@@ -1,7 +1,5 @@
 """Requests of MCP revision 2026-07-28, as the official SDK 2.3.0 sends them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A test's tools: what they miss is the test's, and nothing of theirs outlives it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The browser tools over a snapshot that was put together by hand: no browser is needed to record it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

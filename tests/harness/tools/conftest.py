@@ -1,7 +1,5 @@
 """Fixtures of the tools' tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

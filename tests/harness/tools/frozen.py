@@ -1,7 +1,5 @@
 """A small frozen web for the tools' tests."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """What is wrong with arguments, pages or clients never ends a tool: each contract fails in its own words."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The browser tools against Playwright MCP's own words, on a recorded site."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

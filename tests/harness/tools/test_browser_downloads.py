@@ -1,7 +1,5 @@
 """Files that a browser keeps: told in the words of Playwright MCP 0.0.79, and the page stays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

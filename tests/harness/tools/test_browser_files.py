@@ -1,7 +1,5 @@
 """Files given to a page, in the words of Playwright MCP 0.0.79 (those below are what it said to the same calls)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages that lack something of theirs: none of them may look whole, whoever asked for what is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The browser tools on what pages really contain: frames, shadow roots, tabs, streams, and what is missing of them."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

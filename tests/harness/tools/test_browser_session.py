@@ -1,7 +1,5 @@
 """What is told of misses when browser and gateway speak at different times."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

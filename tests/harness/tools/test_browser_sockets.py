@@ -1,7 +1,5 @@
 """What a web socket said of itself comes to an agent that waits, as it came to the page when it was recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

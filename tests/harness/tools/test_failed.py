@@ -1,7 +1,5 @@
 """What failed while recording, as the tools tell it: as the real ones tell of a network that failed, and as no miss."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

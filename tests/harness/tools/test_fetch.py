@@ -1,7 +1,5 @@
 """`fetch` from a snapshot, word for word as mcp-server-fetch."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Addresses that show this machine, opened by every means that an agent, a page or a snapshot has."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

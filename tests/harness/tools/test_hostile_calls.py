@@ -1,7 +1,5 @@
 """No call of a model ends the browser, the tools or the wait of other attempts: what would is refused within bounds."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

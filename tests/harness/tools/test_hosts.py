@@ -1,7 +1,5 @@
 """Services at their real addresses: recorded answers first, then what the frozen pages give."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from datetime import UTC, datetime

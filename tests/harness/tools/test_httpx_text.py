@@ -1,7 +1,5 @@
 """Bodies are read as httpx itself reads them, which the real fetch server shows its model."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 

@@ -1,7 +1,5 @@
 """`read_pdf` from frozen pages, in the real reader's shapes and words."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recording by running the tools once; replay then says the same."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

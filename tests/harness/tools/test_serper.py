@@ -1,7 +1,5 @@
 """Serper's tools: recorded searches as recorded, others only when allowed, pages scraped from what is frozen."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

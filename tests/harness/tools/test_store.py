@@ -1,7 +1,5 @@
 """A snapshot asked as a client without cookies asks: what is served in whatever order, and what never is."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from itertools import permutations

@@ -1,8 +1,6 @@
 """A view's address works wherever an address is taken: fetch, the browser, search, the command line; and its steps,
 printed and recorded again, have the same address."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

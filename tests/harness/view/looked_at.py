@@ -1,7 +1,5 @@
 """A snapshot with a hostile page, and runs over it, as `stillweb view` shows them."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager

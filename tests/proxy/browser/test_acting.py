@@ -1,7 +1,5 @@
 """Steps done on a real page, and what is said when they can't be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

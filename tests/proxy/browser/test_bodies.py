@@ -1,7 +1,5 @@
 """A body that a script reads piece by piece is waited for, however it is read; one without an end is not waited for without end."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A page that a script of its own holds up for ever is a failure that says so; nothing waits for ever."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Finding Chromium, and what a context looks like to a page."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import stat

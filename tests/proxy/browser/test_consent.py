@@ -1,7 +1,5 @@
 """Cookie banners of many wordings and makes are closed with the least consent, in a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Iterator
 from urllib.parse import quote, unquote
 

@@ -1,7 +1,5 @@
 """What is fetched beside the browser, for it: linked files and the scripts of workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

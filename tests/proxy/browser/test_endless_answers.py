@@ -1,7 +1,5 @@
 """While recording, a page waits for no answer that no script of it can read, and that never ends."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 import threading

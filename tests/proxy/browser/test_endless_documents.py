@@ -1,7 +1,5 @@
 """No server keeps a recording waiting by an answer that never ends."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Faults and recorded pace as Chromium meets them: what a page shows, and what the ledger says."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Steps that lead to a file: it is fetched, no view of the browser's own is stored, and the flow goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Time stands still, chance is seeded, and both are the same each time."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Chance hangs on the code that asks for it: not on which module the network brought first."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Iterator

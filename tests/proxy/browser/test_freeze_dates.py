@@ -1,7 +1,5 @@
 """What carries a date says the one that it was given, or the profile's: on no day another."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from email.utils import formatdate

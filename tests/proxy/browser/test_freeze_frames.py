@@ -1,7 +1,5 @@
 """Frames and windows that somebody looked at before they had their document: that is frozen as any other."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Every way in which a page can tell one run from another: each gives the same in two runs, and what it should."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

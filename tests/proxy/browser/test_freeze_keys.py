@@ -1,7 +1,5 @@
 """Keys that a page makes, and what it encrypts and signs with them, are the same in each run, and are right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

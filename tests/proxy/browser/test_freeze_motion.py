@@ -1,7 +1,5 @@
 """What the browser itself moves stands still: a picture is the same, whenever it is taken."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What a page watches is told to it when it rests: how many frames are drawn before that hangs on the machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A page that refreshes itself does so when its own clock says, whatever the machine's does."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tabs that a page opens: told of by the step that opened them, however late the browser tells, and never waited for in vain."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

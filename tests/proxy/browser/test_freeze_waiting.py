@@ -1,7 +1,5 @@
 """The clock stands while a page loads something, or the browser works for it: how long that takes hangs on the machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Workers are frozen where a page's own rules say which addresses they may have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A page that has begun to go elsewhere is not taken for one that rests."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """While recording, pages with streams wait for servers that are at work, and for what was asked of them."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What lies behind a login form is recorded by steps that fill it in, and is reached again; the form itself is no view."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs

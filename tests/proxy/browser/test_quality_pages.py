@@ -1,7 +1,5 @@
 """Whole pages: a wall of each kind as the web shows it, and pages that look alike and are good."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

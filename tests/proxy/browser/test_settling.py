@@ -1,7 +1,5 @@
 """Settling does not hang on when the browser tells of what a page asked for, nor on floods of requests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

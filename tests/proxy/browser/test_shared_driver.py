@@ -1,7 +1,5 @@
 """Browser contexts and drivers that are shared: none is lost to the next user."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

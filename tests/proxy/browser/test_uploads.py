@@ -1,7 +1,5 @@
 """Files that steps upload: recorded and replayed by a real browser, whose boundaries differ each time."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass

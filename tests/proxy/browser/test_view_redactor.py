@@ -1,7 +1,5 @@
 """No record of a snapshot holds a secret that its own pages showed, and the pages are the same again in replay."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile

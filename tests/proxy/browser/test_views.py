@@ -1,7 +1,5 @@
 """Recorded, sealed, replayed, compared: a small site with a posted filter, a drawn table, tabs, pages and a PDF."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The parts of a check: shares, refused addresses, and answers that no page reads."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

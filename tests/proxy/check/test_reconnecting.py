@@ -1,7 +1,5 @@
 """A page's event stream that was asked for again after its end, with its last event's id, is so in replay, too."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a shared worker asks for is asked for, though a browser tells nobody."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

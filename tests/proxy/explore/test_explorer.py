@@ -1,7 +1,5 @@
 """A site explored without steps gives back its states, each once, and goes on where it stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """An exploration that stopped between finding a view and reading its controls goes on with them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator

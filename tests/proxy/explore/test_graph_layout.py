@@ -1,7 +1,5 @@
 """The graph of views: every view a card in its place, every step on a line."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

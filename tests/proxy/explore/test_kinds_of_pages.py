@@ -1,7 +1,5 @@
 """What pages really contain, in a real browser: recorded by steps, found by exploring, reached again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

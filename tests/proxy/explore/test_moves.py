@@ -1,7 +1,5 @@
 """What an exploration tries, and what it leaves alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

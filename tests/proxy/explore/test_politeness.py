@@ -1,7 +1,5 @@
 """What an exploration reads in a site's robots.txt."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The site whose answers depend on what it was told, given a face that can be operated: explored without steps, each of
 its states comes back by its address. `STILLWEB_EXPLORE=1` goes two actions deep; else it is one."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

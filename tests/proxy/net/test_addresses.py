@@ -1,7 +1,5 @@
 """Sessions and hosts in addresses, open files, and the Huffman code of HTTP/2."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import resource

@@ -1,7 +1,5 @@
 """Clients set up by environment alone, Java among them, record through the proxy; direct hosts go past it."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os

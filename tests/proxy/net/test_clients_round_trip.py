@@ -1,7 +1,5 @@
 """Real clients record through the command line, and with the origin stopped they get the same bytes again."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The clock of a program begins where it is told to, goes on from there, and nothing else of the program changes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

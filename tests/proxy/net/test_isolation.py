@@ -1,7 +1,5 @@
 """The namespace: nothing but loopback in it, entered as root or not, and refused in one line."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json

@@ -1,7 +1,5 @@
 """A view waits for what its page said over a web socket, and was told, however late it comes through."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

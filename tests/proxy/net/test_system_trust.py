@@ -1,7 +1,5 @@
 """The system's list of authorities is ours within, and what it was without."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

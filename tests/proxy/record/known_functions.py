@@ -5,8 +5,6 @@ python -m tests.proxy.record.known_functions WHEEL…     adds the versions in t
 The libraries of a wheel need not be installed, and may be for another Python: their source is read from the file.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

@@ -1,7 +1,5 @@
 """The way to the archive: when an answer has to wait for it."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import threading

@@ -1,7 +1,5 @@
 """Where a recorder connects to: other places for chosen names, and no private address where that is forbidden."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Hooks are answered at once and in order; one that must be awaited goes on in a task, as in mitmproxy."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Generator, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """An answer that is whole before its request is: the client has its end, and can go on."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The site of a request, TLS handshakes that a client broke off, and how failures are told."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Ends of connections: of clients that shut their side, and of origins."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

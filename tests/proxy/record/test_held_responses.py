@@ -1,7 +1,5 @@
 """Pictures and redirects are held until they are whole; those without an end are let go: to the client at once, to the archive in part."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HTTP/1 is read as browsers read it: heads, chunks, interim answers and trailers; what is refused is told."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

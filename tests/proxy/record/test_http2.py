@@ -1,7 +1,5 @@
 """HTTP/2: connections that end softly, origins that break the rules, and clients that do not read."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """An answer that its client began to read and left is kept whole, or as far as it came where it has no known end."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -3,8 +3,6 @@
 Where one of these tests fails for a newer mitmproxy, the patch in `_patch.PATCHES` can go, with its test.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import socket

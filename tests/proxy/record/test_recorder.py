@@ -1,7 +1,5 @@
 """The recorder against real origins: sessions, order, quiet, status, commands."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What is kept: bodies bit for bit, headers, streams, and no secret."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Failures of origins, clients and the machine: said, passed on, and never archived."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import gzip

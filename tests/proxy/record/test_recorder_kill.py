@@ -4,8 +4,6 @@
 nothing on a machine that is busy with other things.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

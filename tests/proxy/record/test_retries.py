@@ -1,7 +1,5 @@
 """An origin that closes a kept connection just as it is used again: the request is sent once more, if it may be."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Recording from behind a proxy: HTTP and SOCKS, by option and by the machine's environment, with client certificates."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

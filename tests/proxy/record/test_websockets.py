@@ -1,7 +1,5 @@
 """What a web socket said is kept whole and without secrets, also packed messages with pings within."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

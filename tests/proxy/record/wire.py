@@ -1,7 +1,5 @@
 """A client's connection through a recorder's layers without sockets: bytes in, bytes out, for one or the other protocol."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """What comes in a tunnel is read for what it is, also where the same bytes were answered as a request before."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A request that is refused as it comes is in the ledger, with why, in its session."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """What can't be answered to its end is never ended cleanly, and the ledger says so."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is sent packed to whoever asks stays packed; what was packed for those that read it is unpacked for others."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from pathlib import Path

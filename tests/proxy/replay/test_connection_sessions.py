@@ -1,7 +1,5 @@
 """One connection may carry requests of several sessions; each keeps its own state."""
 
-from __future__ import annotations
-
 import base64
 import socket
 from collections.abc import Iterator

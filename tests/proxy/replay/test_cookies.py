@@ -1,7 +1,5 @@
 """Cookies live in replay as long as they did when they were recorded, whatever the day."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

@@ -1,7 +1,5 @@
 """A proxy that is spoken to by TLS, as wget2 does, answers as it does without, also within tunnels."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Faults in replay: what a client sees, what the ledger says, and that a seed decides all of it."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """The gateway through real sockets and real clients: what it answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.proxy.replay.gateway import Gateway

@@ -1,7 +1,5 @@
 """What is no request, no archive or no port: told in one line, and the gateway stays up."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import socket

@@ -1,7 +1,5 @@
 """Many connections, little memory, another event loop, and nothing left when it ends."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import errno

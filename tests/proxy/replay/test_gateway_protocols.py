@@ -1,7 +1,5 @@
 """The gateway speaks what clients speak: HTTP/2, pipelines, tunnels, half-closed connections."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """What is remembered of a request never outlives what made it right."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sessions, the ledger, the gateway's own pages and hosts that are made up."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor

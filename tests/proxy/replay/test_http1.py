@@ -1,7 +1,5 @@
 """The request parser: whole requests however they are cut, and a clear refusal of everything else."""
 
-from __future__ import annotations
-
 import itertools
 import time
 import tracemalloc

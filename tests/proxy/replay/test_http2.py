@@ -1,7 +1,5 @@
 """One HTTP/2 connection, spoken to frame by frame."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import ssl

@@ -1,7 +1,5 @@
 """The ledger: written late but surely, read back or refused, hashed whatever the interleaving."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

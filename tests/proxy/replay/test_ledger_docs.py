@@ -1,7 +1,5 @@
 """docs/ledger.md says what the ledger really holds."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

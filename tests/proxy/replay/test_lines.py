@@ -1,7 +1,5 @@
 """Sessions whose clients are gone leave memory, and go on where they stood when they return."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import time

@@ -1,7 +1,5 @@
 """Long polls of any kind: what hangs in a replay, what lets it go, and what the ledger says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

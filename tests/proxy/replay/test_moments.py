@@ -1,7 +1,5 @@
 """Moments at which a client says that it says something: another one is the same message, and a chosen time is not."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

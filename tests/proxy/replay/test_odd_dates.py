@@ -1,7 +1,5 @@
 """An archive with a date that no calendar has answers its requests, and no bug inside hides a recorded path."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

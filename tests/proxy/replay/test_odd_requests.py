@@ -1,7 +1,5 @@
 """Requests that tempt a gateway to answer wrongly, recorded and asked over the wire."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Ids that a client draws for what it makes: it is told its own, and never what was said of something that it chose."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

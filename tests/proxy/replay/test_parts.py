@@ -1,7 +1,5 @@
 """Parts of a file (206), recorded from a server and asked again otherwise: what the server would have sent, or a miss."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

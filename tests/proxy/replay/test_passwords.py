@@ -1,7 +1,5 @@
 """A password that was not recorded is never answered by the attempt that was; the recorded one always is."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

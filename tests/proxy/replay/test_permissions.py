@@ -1,7 +1,5 @@
 """A preflight that was not recorded is granted only what a recorded request shows to have been granted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import httpx

@@ -1,7 +1,5 @@
 """Long polls of a replayed session: what waits, what lets it go, and what becomes of it when its client leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

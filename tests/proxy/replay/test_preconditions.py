@@ -1,7 +1,5 @@
 """Writes with conditions, recorded from a server that minds them and replayed beside it: each answer its own, or a miss."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

@@ -1,7 +1,5 @@
 """A range in a unit that only the origin can count is answered where just that range was recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

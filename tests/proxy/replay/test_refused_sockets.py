@@ -1,7 +1,5 @@
 """Handshakes of web sockets that were refused while recording."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The bytes of a head."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

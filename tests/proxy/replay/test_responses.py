@@ -1,7 +1,5 @@
 """What is served of a stored answer: HEAD, ranges, conditions, encodings; and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Web sockets and event streams: recorded, said again in order, and missed when the client strays."""
 
-from __future__ import annotations
-
 import json
 import socket
 from dataclasses import dataclass

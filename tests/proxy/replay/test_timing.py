@@ -1,7 +1,5 @@
 """Replay at the recorded pace: the time to the first byte and of the body, kept, stretched, or left out."""
 
-from __future__ import annotations
-
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path

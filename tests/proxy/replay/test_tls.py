@@ -1,7 +1,5 @@
 """Which browser begins TLS."""
 
-from __future__ import annotations
-
 import ssl
 
 import pytest

@@ -1,7 +1,5 @@
 """Trailers stand behind the body again, where there is a place for them."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import closing

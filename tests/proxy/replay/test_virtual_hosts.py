@@ -1,7 +1,5 @@
 """Virtual hosts answer beside the snapshot, each session apart; one that fails is told."""
 
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A web socket whose address holds a secret is found again by who has it, and told what was said, to the byte."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from pathlib import Path
 

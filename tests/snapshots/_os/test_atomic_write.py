@@ -1,7 +1,5 @@
 """Files that are written aside: one process at a time, and never in place of what is no file."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

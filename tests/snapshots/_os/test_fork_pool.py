@@ -1,7 +1,5 @@
 """Jobs on all cores: results in order, and failures that the caller hears of."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

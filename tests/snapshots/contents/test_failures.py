@@ -1,7 +1,5 @@
 """The records of requests that came to no answer: written, read back, and counted into the snapshot's id."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

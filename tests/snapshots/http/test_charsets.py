@@ -1,7 +1,5 @@
 """Pages that name no charset, or a wrong one, are read as a browser reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.http.charsets import decode

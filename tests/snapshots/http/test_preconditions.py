@@ -1,7 +1,5 @@
 """Conditions of a write: what a recorded answer says of one with others, held against servers that know their state."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Flags are recorded for one installation, and answered to another as unsure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

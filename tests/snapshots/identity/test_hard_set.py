@@ -1,7 +1,5 @@
 """The hard set: pairs of requests that are nearly the same. None is joined wrongly, and no part of the key, no rule is idle."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The examples in docs/identity.md are true."""
 
-from __future__ import annotations
-
 import doctest
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a browser asks for of its own accord is told from what pages ask for."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The key: lossless, the same for the same request, and found by its index key."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

@@ -1,7 +1,5 @@
 """Who asks a model takes no part in the request; what else is told beside it does."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ids that a client draws for each message over a web socket: another one is the same message, not surely, and is answered by it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules of a user's own: what they join, what is refused of them, and that a snapshot keeps them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

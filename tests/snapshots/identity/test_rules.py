@@ -1,7 +1,5 @@
 """Each rule joins its examples, keeps the others apart, and is off where captures speak against it."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Whose server a URL is asked of, however the URL is written."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.identity.sites import host_of, site_of, site_of_host

@@ -1,7 +1,5 @@
 """What a program tells a model of the present takes no part in the request; any other moment does."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from typing import Any

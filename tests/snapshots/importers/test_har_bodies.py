@@ -1,7 +1,5 @@
 """Bodies in HAR files: browsers and tools tell the text of them, or nothing."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

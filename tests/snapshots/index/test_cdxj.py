@@ -1,7 +1,5 @@
 """The index finds what is in it and nothing else, whatever the blocks cut through."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

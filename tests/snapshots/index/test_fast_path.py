@@ -1,7 +1,5 @@
 """Records that are taken by the shape of their heads give the same as all other records do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

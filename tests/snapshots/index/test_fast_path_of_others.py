@@ -1,7 +1,5 @@
 """Pairs as other programs write them are taken too, and give the same as all other records do."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a snapshot's id depends on: all that is served, and in which order layers lie; not how files are split."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

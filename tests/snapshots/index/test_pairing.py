@@ -1,7 +1,5 @@
 """Requests and answers that name each other as some writers have it: by the id of what was replaced, by ids used twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

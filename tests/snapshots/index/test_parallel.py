@@ -1,7 +1,5 @@
 """Files scanned by several processes give what one gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A cut answers what it keeps as the whole does, record for record."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What differs between two snapshots, found through records of each kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

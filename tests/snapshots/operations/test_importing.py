@@ -1,7 +1,5 @@
 """Archives taken into a snapshot keep what they hold."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import hashlib

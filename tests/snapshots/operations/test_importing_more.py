@@ -1,7 +1,5 @@
 """Imports into a snapshot that is there: only what something came to is looked at again, and the index is as if all were made anew."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

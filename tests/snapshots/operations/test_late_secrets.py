@@ -1,7 +1,5 @@
 """A secret that is learned after it was stored is found, noted, and keeps the snapshot from being sealed."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from datetime import UTC, datetime

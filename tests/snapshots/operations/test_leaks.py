@@ -1,7 +1,5 @@
 """The redaction gate finds what is broken on purpose, and nothing in what the redactor has seen."""
 
-from __future__ import annotations
-
 import base64
 from datetime import UTC, datetime
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Signed WACZs: the signature is checked where it can be, and said not to be checked where it can't."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Upgrading frozen texts: shown first, written beside, never in place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

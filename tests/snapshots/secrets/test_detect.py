@@ -1,7 +1,5 @@
 """Secrets are found by their name in every syntax, and what only looks like one stays; many strings are sought at once."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The key of pseudonyms: the user's own, another one for each snapshot, and in none of its files."""
 
-from __future__ import annotations
-
 import json
 import stat
 import threading

@@ -1,7 +1,5 @@
 """What a recording learned is kept until somebody has looked for it, and nobody else can read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

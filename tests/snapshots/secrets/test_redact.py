@@ -1,7 +1,5 @@
 """Secrets never reach what is stored, and what is stored still fits together."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

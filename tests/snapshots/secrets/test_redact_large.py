@@ -1,7 +1,5 @@
 """Secrets in requests that are too large to be looked at field by field as they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.request import Request

@@ -1,7 +1,5 @@
 """Freezing a whole snapshot: every page, PDF and view once, in one order, on all cores."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

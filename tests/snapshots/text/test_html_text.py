@@ -1,7 +1,5 @@
 """What is read out of markup: links joined with their base, and cells of tables."""
 
-from __future__ import annotations
-
 from urllib.parse import urljoin
 
 import pytest

@@ -1,7 +1,5 @@
 """Words that a reader sees are in the frozen text, as they stand in the page; lost ones are named in a warning."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.text import html_text

@@ -1,7 +1,5 @@
 """All that a reader sees on the page of a PDF is in its text; and its metadata."""
 
-from __future__ import annotations
-
 import io
 import zlib
 from collections.abc import Callable

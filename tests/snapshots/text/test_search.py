@@ -1,7 +1,5 @@
 """Search over frozen texts: found in English and Chinese, in an order that ties and building can't change."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

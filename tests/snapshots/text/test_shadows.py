@@ -1,7 +1,5 @@
 """The text of shadow trees that markup declares, and of pages whose first element no parser of HTML 4 knows."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.text import html_text

@@ -1,7 +1,5 @@
 """Tables of pages as rows: spans, hidden rows, captions, grids of other elements."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """The rows of a page's tables are in its text, wherever the tables stand and however trafilatura reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from stillweb.snapshots.text.text import extract_html

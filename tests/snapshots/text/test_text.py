@@ -1,7 +1,5 @@
 """Extraction: tables and links kept, charsets right, fallbacks named, mislabelled and unreadable files flagged."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import time

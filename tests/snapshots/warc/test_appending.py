@@ -1,7 +1,5 @@
 """Files that are written whole: put in place at the end, through links, and not in place of what is no file."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

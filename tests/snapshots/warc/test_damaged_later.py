@@ -1,7 +1,5 @@
 """Archives that are damaged after they were indexed: what is read is what was recorded, or it is said to be damaged."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

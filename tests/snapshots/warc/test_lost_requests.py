@@ -1,7 +1,5 @@
 """An answer of others whose request can't be read any more is no answer to a plain GET."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Archives as other tools leave them: each opens and gives the bytes that warcio reads, or fails clearly."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

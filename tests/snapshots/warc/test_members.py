@@ -1,7 +1,5 @@
 """Members that say how long they are: read by everyone, passed over safely, and never believed when damaged."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct

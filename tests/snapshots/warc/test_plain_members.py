@@ -1,7 +1,5 @@
 """Members that others wrote, unpacked at once where their end is known: what is found is what reading on finds."""
 
-from __future__ import annotations
-
 import gzip
 import tracemalloc
 import zlib

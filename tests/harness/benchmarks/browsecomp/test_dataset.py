@@ -1,7 +1,5 @@
 """BrowseComp Long Context: rows are decrypted, read, and refused by the field that is wrong."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prompts: fitting, order, states of pages, certificates, tokens, and speed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

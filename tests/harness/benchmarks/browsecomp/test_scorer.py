@@ -1,7 +1,5 @@
 """BrowseComp's grader: the authors' prompt, and their expression in faithful mode."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

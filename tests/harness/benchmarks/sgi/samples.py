@@ -1,7 +1,5 @@
 """Records, answers and ballots of SGI-Bench's kinds, and the vectors of `../vectors`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

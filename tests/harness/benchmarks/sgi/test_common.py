@@ -1,7 +1,5 @@
 """Parts that SGI-Bench's scorers share: the answer tag, and judges' replies read as json-repair reads them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """SGI-Bench's deep research: both metrics in both modes, and judges that misbehave."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SGI-Bench, dry experiment: real programs in the sandbox; and the run file and machine checks."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SGI-Bench's idea generation: each formula, each quirk in both modes, and judges that misbehave."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

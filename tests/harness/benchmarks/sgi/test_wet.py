@@ -1,7 +1,5 @@
 """SGI-Bench's wet experiments: the vectors, both modes, and how the official pattern reads odd protocols."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

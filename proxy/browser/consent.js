@@ -1,4 +1,4 @@
-// The button of a document's cookie banner that consents to least, evaluated with the patterns of consent.py and the order of kinds.
+// The button of a document's cookie banner that consents to least, evaluated with the patterns of driver.py and the order of kinds.
 // Returns null, or [element, text, kind]. Open shadow roots are looked through; frames are asked one by one.
 ([patterns, order]) => {
   const known = {};

@@ -34,7 +34,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=100,
+    max_examples=50,
 )
 settings.load_profile("stillweb")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background jobs; tests press Ctrl-C

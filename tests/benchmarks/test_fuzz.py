@@ -11,7 +11,7 @@ import pytest
 from benchmarks import fuzz
 from benchmarks.damaging import meaning
 
-CASES = 120  # of each seed, some 20 s of one core; `python -m benchmarks.fuzz` does as many as one likes
+CASES = 120  # some 6 s of one core; `python -m benchmarks.fuzz` does as many as one likes
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meaning.Masters]:
 
 @pytest.mark.slow
 @pytest.mark.fuzz
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters, seed: int) -> None:
-    found = fuzz.fuzz(made, seed, range(CASES), 1)
+def test_no_odd_input_brings_a_traceback_or_a_hang(made: meaning.Masters) -> None:
+    found = fuzz.fuzz(made, 1, range(CASES), 1)
     assert {name: count for name, count in found.items() if name.startswith("find")} == {}
     assert sum(found.values()) == CASES
 

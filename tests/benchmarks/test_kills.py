@@ -36,7 +36,7 @@ def test_a_killed_command_leaves_nothing_half_done(made: Path, tmp_path: Path, n
         killed = kills.commands(folder, made, origin.url)[name]
         took = kills.timed(killed, folder, made)
         expected = kills.listed(folder)
-        for part, number in ((0.6, signal.SIGKILL), (0.9, signal.SIGKILL), (0.8, signal.SIGINT)):
+        for part, number in ((0.8, signal.SIGKILL), (0.7, signal.SIGINT)):
             kills.fresh(folder, made)
             _, wrong = kills.kill(killed, part * took, number)
             assert [*wrong, *kills.faults(killed, folder, expected)] == []

@@ -98,7 +98,7 @@ def test_replays_in_fresh_processes_are_one(
     """The full count by hand: STILLWEB_REPLAYS=10 .venv/bin/python -m pytest -q tests/harness/demo -k replays."""
     rounds = int(os.environ.get("STILLWEB_REPLAYS", "0"))
     together = 4 if rounds else 2
-    left_out = 0 if rounds else 6  # steps, of pages that the demo's own runs have browsed twice
+    left_out = 0 if rounds else 9  # steps, of pages that the demo's own runs have browsed twice
     command = [
         sys.executable,
         "-m",

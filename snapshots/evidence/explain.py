@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from typing import Any
@@ -48,6 +49,13 @@ _MARKS = (b"&", b",", b"[", b"{", b"\n--")  # before each name or value of a for
 def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, answer: int) -> list[str]:
     """Return why an answer to a request is how likely, after what happened before a place of a history."""
     target, (history, place) = model.targets[key], past
+    alike = Counter(map(_type, model.kinds))
+
+    def told(t: str) -> str:
+        """Return a type by its method and path, and by the names of its parameters where these tell it from others."""
+        names = "" if t.startswith(PART) else t.split(" ")[2][:LONG]
+        return f"{_type(t)} ({names})" if names and alike[_type(t)] > 1 else _type(t)
+
     given = [o for o in target.observations if o.answer == answer]
     found = [_times(len(given), len(target.observations), len(target.answers))]
     candidates = model.candidates(key)
@@ -69,12 +77,12 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
             elif now[-1].key != then[-1].key:
                 said += f"; after {_event(now[-1])} now"
         else:
-            said = f"recorded before any {_type(t)}" + (", which has happened now" if now else "")
+            said = f"recorded before any {told(t)}" + (", which has happened now" if now else "")
         found.append(f"{said}; decides ({_down(chance)})")
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
     unseen |= {part: 1 - kept for part, kept in model.strange(target, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
-    found += [f"whether {_type(t)} matters was never seen ({_down(chance)})" for chance, t in doubts[:NAMED]]
+    found += [f"whether {told(t)} matters was never seen ({_down(chance)})" for chance, t in doubts[:NAMED]]
     return found
 
 

@@ -49,6 +49,13 @@ def test_grounds_name_what_has_not_happened_or_otherwise() -> None:
     assert any("recorded after POST /filter year=2020" in line or "before any" in line for line in other)
 
 
+def test_grounds_tell_writes_to_one_path_apart_by_their_names() -> None:
+    """Adminer has one address for all that it does."""
+    walk = over(FILTERED[0], (post(f"{A}/do", "edit=7"), FILTERED[1][1]), (post(f"{A}/do", "sql=select"), FILTERED[1][1]), (LIST, FILTERED[2][1]))  # fmt: skip
+    told = grounds(walk, LIST)
+    assert [line.split(";")[0] for line in told[1:]] == ["recorded before any POST /do (edit)", "recorded before any POST /do (sql)"]  # fmt: skip
+
+
 def test_grounds_name_the_field_that_decides() -> None:
     told = grounds(over(*AS_RECORDED["languages"]), get(f"{A}/", accept_language="fr"))
     assert "accept-language: fr now; decides (" in " ".join(told)

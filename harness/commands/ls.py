@@ -26,20 +26,29 @@ if TYPE_CHECKING:
 @click.option(
     "--steps", cls=OptionFor, needs="--views", metavar="ADDRESS", help="the steps file of this view."
 )
+@click.option("--states", is_flag=True, help="Also say what state each capture was recorded in.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
-    snapshots: tuple[Path | str, ...], views: bool, html: Path | None, steps: str | None, as_json: bool
+    snapshots: tuple[Path | str, ...],
+    views: bool,
+    html: Path | None,
+    steps: str | None,
+    states: bool,
+    as_json: bool,
 ) -> int:
     """List what SNAPSHOTS hold.
 
     \b
     stillweb ls site.wacz
+    stillweb ls site.wacz --states          labels as in ledgers: equal after equal acts
     stillweb ls site.wacz --views --json
     stillweb ls site.wacz --views --html views.html
     stillweb ls site.wacz --views --steps 'https://example.com/list#view=0123456789abcdef' > steps.yaml
     """
     from stillweb.snapshots import Snapshot
 
+    if states and views:
+        raise click.UsageError("--states goes without --views: it says in what state captures were recorded")
     with Snapshot.open(*snapshots) as snapshot:
         say_damage(snapshot)
         if steps is not None:
@@ -53,17 +62,25 @@ def command(
             _views(snapshot.views(), as_json)
             return 0
         captures = list(snapshot.captures())
+        told = [""] * len(captures)
+        if states:
+            from stillweb.snapshots.evidence.matcher import Matcher
+
+            known = Matcher(snapshot).states()
+            told = [known.get(c.place, "") for c in captures]
         if as_json:
             print_json(
                 [
                     {"method": c.method, "url": c.url, "status": c.status, "mime": c.mime, "timestamp": c.timestamp,
-                     "digest": c.digest, "session": c.session}
-                    for c in captures
+                     "digest": c.digest, "session": c.session, **({"state": state} if states else {})}
+                    for c, state in zip(captures, told, strict=True)
                 ]
             )  # fmt: skip
             return 0
         rows = [[c.method, str(c.status), c.mime, c.timestamp, c.url] for c in captures]
-        click.echo(table(["method", "status", "type", "time", "URL"], rows))
+        if states:
+            rows = [[state, *row] for state, row in zip(told, rows, strict=True)]
+        click.echo(table([*["state"] * states, "method", "status", "type", "time", "URL"], rows))
         for recording in snapshot.provenance:
             click.echo(f"recorded {recording}")
         for one in snapshot.failures():

@@ -269,6 +269,10 @@ class History:
     def __len__(self) -> int:
         return len(self.events)
 
+    def label(self, place: int) -> str:
+        """Return the name of what happened before `place`: equal where it is, "" for nothing."""
+        return f"{self.marks[place]:016x}" if place else ""
+
     def before(self, mates: Collection[int]) -> int:
         """Return the place before the last events, if their keys are all among `mates`."""
         place = len(self.events)

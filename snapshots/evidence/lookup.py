@@ -127,11 +127,6 @@ class Past:
     last: dict[int, int] = field(default_factory=dict)  # answers by key of the event
     given: Given = field(default_factory=dict)
 
-    @property
-    def label(self) -> str:
-        """The name of what happened: equal where it is, "" for nothing."""
-        return f"{self.history.marks[-1]:016x}" if self.history.events else ""
-
 
 @dataclass(slots=True, eq=False)
 class Session:

@@ -17,6 +17,7 @@ from stillweb.snapshots.evidence.conditions import (
     MOST,
     PASSING,
     Peek,
+    Place,
     Situation,
     Store,
     fitting,
@@ -154,6 +155,17 @@ class Matcher:
     def _known(self, site: str) -> SiteEvidence | None:
         return self._sites.get(site) or self._bare.get(site)
 
+    def states(self) -> dict[Place, str]:
+        """Return by place of a capture the label of what its session had done, as `Lookup.state`; files that stay as they are have none."""
+        sites = sorted({site_of(c.url) for c in self.snapshot.prefix("")})
+        learnt = [one.learnt for one in map(self.evidence, sites) if not one.quiet]
+        targets = ((known, target) for known in learnt for target in known.model.targets.values())
+        return {
+            known.captures[o.capture].place: o.history.label(o.place)
+            for known, t in targets
+            for o in t.observations
+        }
+
     def forget(self, most: int) -> None:
         """Drop the evidence of sites, the first learnt first, until that of the others is of at most `most` captures.
 
@@ -259,7 +271,7 @@ class Matcher:
                     drawn_by.append(TIMED)
                     lookup = self._chosen(request, key, evidence, past, session, accepted, at)
             lookup.inert = alone and request is asked and lookup.capture is not None
-        lookup.ids, lookup.matcher, lookup.state = ids, self, past.label
+        lookup.ids, lookup.matcher, lookup.state = ids, self, past.history.label(len(past.history))
         if lookup.capture is not None and REDACTED in (lookup.rule or "").split("+"):
             stored = self.group(lookup.capture.url).request(lookup.capture)
             lookup.secrets = drawn_secrets(asked, request, stored)

@@ -11,6 +11,7 @@ from stillweb.proxy.browser.steps import parse_steps
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.contents.provenance import Provenance
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence.matcher import Matcher
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
@@ -68,6 +69,28 @@ def test_an_address_that_is_no_view_ends_with_1(path: Path, capsys: pytest.Captu
 
 def test_both_go_with_views_only(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "ls", path, "--html", "x.html")[0] == 2
+
+
+def test_the_states_of_captures_are_those_that_lookups_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that a ledger's entry leads to what was recorded after the same acts."""
+    with Writer.open(tmp_path / "s") as writer:
+        record(writer, "http://a.test/list", b"all")
+        record(writer, "http://a.test/filter", b"", method="POST", sent=b"year=2020")
+        record(writer, "http://a.test/list", b"of 2020")
+    with Snapshot.open(tmp_path / "s") as recorded:
+        matcher, told = Matcher(recorded), []
+        session = matcher.session()
+        for capture in sorted(recorded.captures(), key=lambda c: c.begin):
+            lookup = matcher.lookup(recorded.read_request(capture), session)
+            session.answered(lookup)
+            told.append((capture.begin, lookup.state))
+    listed = json.loads(call(capsys, "ls", tmp_path / "s", "--states", "--json")[1])
+    assert sorted(one["state"] for one in listed) == sorted(state for _, state in told)
+    assert len({state for _, state in told}) == 3
+    assert told[-1][1] in call(capsys, "ls", tmp_path / "s", "--states")[1]
+    assert call(capsys, "ls", tmp_path / "s", "--states", "--views")[0] == 2
 
 
 def test_web_sockets_are_listed_where_nothing_else_was_recorded(

@@ -94,7 +94,7 @@ class Fit(NamedTuple):
 
     log: float  # of the chance that they are as recorded
     old: float  # the chance that the answer in a new state was given before
-    answers: dict[int, Counter[int]]  # by state
+    answers: dict[Hashable, Counter[int]]  # by state
 
 
 @dataclass(slots=True)
@@ -382,7 +382,7 @@ class Model:
         return found
 
     def _fitted(self, key: int, chosen: Chosen, reduction: str) -> Fit:
-        answers: dict[int, Counter[int]] = {}
+        answers: dict[Hashable, Counter[int]] = {}
         seen = set[int]()
         log, returned, fresh = 0.0, priors.RETURNED, priors.FRESH
         for o, state in self._states(key, chosen, reduction):
@@ -403,11 +403,13 @@ class Model:
                     returned += priors.LEARNING
                 else:
                     fresh += priors.LEARNING
-            answers.setdefault(state, Counter())[o.answer] += 1
+            if known is None:
+                known = answers[state] = Counter()
+            known[o.answer] += 1
             seen.add(o.answer)
         return Fit(log, returned / (returned + fresh), answers)
 
-    def _states(self, key: int, chosen: Chosen, reduction: str) -> Iterator[tuple[Observation, int]]:
+    def _states(self, key: int, chosen: Chosen, reduction: str) -> Iterator[tuple[Observation, Hashable]]:
         """Yield the observations of a request with the state of each."""
         target = self.targets[key]
         if not chosen:
@@ -469,9 +471,8 @@ class Model:
                     at = bisect_left(places, place)
                     state, trust = states[at], trusts[at]
                     trust = min([trust, *(doubted.get(t, 1.0) for t, _ in events)])
-                state = _with_parts(state, named, parts)
                 fit = self._fit(key, chosen, h.reduction)
-                given = fit.answers.get(state)
+                given = fit.answers.get(_with_parts(state, named, parts))
                 left = weight
                 if given is not None:
                     count = given.total()
@@ -864,8 +865,8 @@ def _parted(chosen: Chosen) -> tuple[Chosen, list[str]]:
     return tuple(s for s in chosen if not s[0].startswith(PART)), [t for t, _ in chosen if t.startswith(PART)]
 
 
-def _with_parts(state: int, named: list[str], parts: Parts) -> int:
-    return mix(state, *[parts.get(name, "") for name in named]) if named else state
+def _with_parts(state: int, named: list[str], parts: Parts) -> Hashable:
+    return (state, *[parts.get(name, "") for name in named]) if named else state
 
 
 def _of_kind(kind: str) -> float:

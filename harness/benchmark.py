@@ -43,8 +43,8 @@ class ScorerInfo:
 class Benchmark:
     """Parts that a benchmark adds. Places are `module:function`; "" for nothing.
 
-    `kinds` maps a kind of task set to its module, which has FIELDS, `recognise(data) -> bool` and `build(record,
-    **options) -> Task`. `variables` is the prefix of the benchmark's documented variables, which count as settings
+    `kinds` maps a kind of task set to its module, which has FIELDS, `recognise(data) -> bool` and `build(record)
+    -> Task`. `variables` is the prefix of the benchmark's documented variables, which count as settings
     of a run. `wording(scorer)` gives the packaged prompts of a judge (with a `version`). `judges(scorers, env,
     default)` gives judge model (None: all others) -> endpoint for these scorers; by default one endpoint serves all.
     `check(tasks, env, allow_unconfined)` raises an error for what the machine lacks for these tasks.

@@ -96,12 +96,12 @@ def _content(result: ToolResult) -> str | list[Content]:
     return parts
 
 
-def task_samples(source: str | Path, **options: Any) -> MemoryDataset:
+def task_samples(source: str | Path, *, split: str | None = None) -> MemoryDataset:
     """Return a task set (see `datasets.load_tasks`) as samples.
 
     Each one's metadata holds the whole task, and the metrics of the set: inspect wants the same of each sample.
     """
-    tasks = load_tasks(source, **options)
+    tasks = load_tasks(source, split=split)
     scorers = list(dict.fromkeys(task.scorer for task in tasks))
     metrics = list(dict.fromkeys(name for one in scorers for name in METRICS.get(one, ())))
     unknown = [one for one in scorers if one not in METRICS] if len(scorers) > 1 else []

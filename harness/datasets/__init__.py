@@ -1,6 +1,6 @@
 """Task sets: those of benchmarks (stillweb.harness.benchmark), and any JSONL of questions.
 
-    load_tasks(path_or_name, **options) -> TaskSet
+    load_tasks(path_or_name) -> TaskSet
 
 A path is a file (JSONL, JSON, CSV, Parquet) or a folder of such files. The set is recognised by the fields
 of its records, or named by `kind`. A name `hub:<owner>/<set>` (or `…@<revision>`) is read from the Hugging
@@ -13,21 +13,20 @@ from __future__ import annotations
 import importlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.datasets.records import Record, RecordError, read_records
 from stillweb.harness.task import Problem, Task, TaskSet
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted, did_you_mean
+from stillweb.snapshots.words import counted
 
 __all__ = ["KINDS", "load_tasks"]
 
 Build = Callable[..., Task]
 
-# kind -> module with FIELDS, `recognise(data) -> bool` and `build(record, **options) -> Task`; the first that
+# kind -> module with FIELDS, `recognise(data) -> bool` and `build(record) -> Task`; the first that
 # recognises a record reads it
 KINDS: dict[str, str] = {
     **{kind: module for one in benchmarks().values() for kind, module in one.kinds.items()},
@@ -35,21 +34,12 @@ KINDS: dict[str, str] = {
 }
 
 
-def load_tasks(
-    source: str | Path,
-    *,
-    kind: str | None = None,
-    split: str | None = None,
-    ids: Iterable[str] | None = None,
-    limit: int | None = None,
-    **options: Any,
-) -> TaskSet:
+def load_tasks(source: str | Path, *, kind: str | None = None, split: str | None = None) -> TaskSet:
     """Return the tasks of a file, a folder or a set on the hub, in the source's order.
 
     `kind` names the set (see KINDS) instead of recognising it. `split` keeps files of that split (a folder
-    of SGR-Bench: goal, constraint; the hub: its split), `ids` keeps the tasks with these ids, `limit` the
-    first n. Other options go to the set's builder (BrowseComp-LC: none; SGI: `task`). Raise UsageError for a
-    missing or empty source and an unknown kind or id, DamagedInput if no record could be read.
+    of SGR-Bench: goal, constraint; the hub: its split). Raise UsageError for a missing or empty source and an
+    unknown kind, DamagedInput if no record could be read.
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"no task set kind {kind!r}; known are {', '.join(KINDS)}")
@@ -62,7 +52,7 @@ def load_tasks(
             problems.append(item)
             continue
         try:
-            task, fields = _build(item, kind, options)
+            task, fields = _build(item, kind)
             if task.id in seen:
                 raise RecordError("id", f"{task.id!r} is also at {seen[task.id].place}")
         except RecordError as error:
@@ -75,16 +65,11 @@ def load_tasks(
         raise UsageError(f"{source}: holds no tasks")
     if not tasks:
         raise DamagedInput(f"{problems[0]} ({counted(len(problems), 'record')}, none could be read)")
-    if ids is not None:
-        wanted = list(ids)
-        if unknown := [name for name in wanted if name not in seen]:
-            raise UsageError(f"{source}: no task {unknown[0]!r}{did_you_mean(unknown[0], list(seen))}")
-        tasks = [task for task in tasks if task.id in set(wanted)]
     notices = [
         Problem(file, 0, name, f"unknown field, read by nothing ({counted(count, 'record')})")
         for (file, name), count in sorted(unread.items())
     ]
-    return TaskSet(str(source), tuple(tasks[:limit]), tuple(problems), tuple(notices))
+    return TaskSet(str(source), tuple(tasks), tuple(problems), tuple(notices))
 
 
 def _as_read_back(task: Task) -> Task:
@@ -95,10 +80,10 @@ def _as_read_back(task: Task) -> Task:
         raise RecordError("", f"holds what JSON can't: {error}") from error
 
 
-def _build(record: Record, kind: str | None, options: Mapping[str, Any]) -> tuple[Task, frozenset[str]]:
+def _build(record: Record, kind: str | None) -> tuple[Task, frozenset[str]]:
     for name, module_name in KINDS.items():
         module = importlib.import_module(module_name)
         if name == kind or (kind is None and module.recognise(record.data)):
             build: Build = module.build
-            return _as_read_back(build(record, **options)), module.FIELDS
+            return _as_read_back(build(record)), module.FIELDS
     raise RecordError("", "not a record of a known task set; it has no question or instruction")

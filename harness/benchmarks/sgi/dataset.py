@@ -32,15 +32,15 @@ def _kind(data: dict[str, Any]) -> str | None:
     return None
 
 
-def build(record: Record, *, task: str | None = None) -> Task:
-    """Return the task of a record from any of the four sets; `task` names the set if it is ambiguous.
+def build(record: Record) -> Task:
+    """Return the task of a record from any of the four sets.
 
     Its question ends with the form of the answer, and `meta["system"]` is the system prompt, both as the
     authors send them. Judges are shown `meta["problem"]`, the bare question.
     """
-    kind = task or _kind(record.data)
-    if kind not in _BUILDERS:
-        raise RecordError("", f"no SGI-Bench task {kind!r}; known are {', '.join(_BUILDERS)}")
+    kind = _kind(record.data)
+    if kind is None:
+        raise RecordError("", "no task of SGI-Bench")
     question = record.text("question")
     reference = _BUILDERS[kind](record)
     given = record.data.get("idx", record.data.get("id"))

@@ -30,11 +30,11 @@ def recognise(data: dict[str, Any]) -> bool:
     return "instruction" in data and any(name in data for name in ("oracle_answer", "task_id", "rubric"))
 
 
-def build(record: Record, *, give_start_url: bool = False) -> Task:
+def build(record: Record) -> Task:
     """Return the task of a record; `metadata` and `rubric` may be objects or JSON text.
 
-    The question is the instruction and the output format, with the start URL only if `give_start_url` (the
-    set leaves that to the protocol). Tasks of one base in two languages get different ids.
+    The question is the instruction and the output format; whether the start URL is given the set leaves to the
+    protocol. Tasks of one base in two languages get different ids.
     """
     task_id = record.text("task_id")
     instruction = record.text("instruction")
@@ -46,8 +46,6 @@ def build(record: Record, *, give_start_url: bool = False) -> Task:
         if output_format and output_format not in instruction
         else instruction
     )
-    if give_start_url and start_url:
-        question += f"\n\n{start_url}"
     cardinality = record.data.get("oracle_output_cardinality")
     if isinstance(cardinality, str) and cardinality.strip().isdigit():
         cardinality = int(cardinality)

@@ -55,7 +55,6 @@ def test_sgr_split_and_json_strings_are_the_same_task(tmp_path: Path) -> None:
     assert task.reference == "Alpha|10\nBeta|9"
     assert "name|depth" in task.question
     assert "lakes.test" not in task.question
-    assert "lakes.test" in load_tasks(tmp_path / "goal.jsonl", give_start_url=True)[0].question
 
 
 def test_sgr_folder_of_per_task_files_in_two_languages(tmp_path: Path) -> None:
@@ -172,17 +171,6 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
         load_tasks(tmp_path / "none.jsonl")
     with pytest.raises(UsageError, match="kind"):
         load_tasks(path, kind="other")
-
-
-def test_ids_and_limit(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.jsonl", [{"id": str(i), "question": "q", "answer": "a"} for i in range(5)])
-    assert [task.id for task in load_tasks(path, limit=2)] == ["0", "1"]
-    assert [task.id for task in load_tasks(path, ids=["3", "1"])] == ["1", "3"]
-    with pytest.raises(UsageError, match=r"no task '9'$"):
-        load_tasks(path, ids=["9"])
-    path = write(tmp_path / "x.jsonl", [{"id": "birds", "question": "q", "answer": "a"}])
-    with pytest.raises(UsageError, match=r"no task 'brids'; did you mean 'birds'\?$"):
-        load_tasks(path, ids=["brids"])
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -38,7 +38,13 @@ class Table:
     def csv(self) -> str:
         """Return the rows as CSV (RFC 4180), but with line feeds, as command-line tools expect."""
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(self.rows)
+        writer = csv.writer(
+            out, lineterminator="\r\n"
+        )  # so that a cell with a carriage return is quoted, too
+        for row in self.rows:
+            writer.writerow(row)
+            out.truncate(out.seek(out.tell() - 2))
+            out.write("\n")
         return out.getvalue()
 
 

@@ -28,6 +28,8 @@ from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.moments import with_moments
 from stillweb.snapshots.identity.numbering import (
+    WORD,
+    drawn_apart,
     ids_apart,
     ids_in,
     ids_of,
@@ -812,15 +814,36 @@ class Player:
     def _more(self) -> list[Said]:
         """Return the leading conversation's messages up to the client's next one, or to the next view.
 
-        If the other fitting conversations differ here, the replay becomes ambiguous.
+        If the other fitting conversations differ here in more than drawn ids and moments, the replay becomes ambiguous.
         """
         turns = [self._turn(one) for one in self._alive]
-        if any(turn != turns[0] for turn in turns[1:]):
-            self.ambiguous = True
         new = turns[0][self._told :]
+        told = self._own(new)
+        for one, turn in zip(self._alive[1:], turns[1:], strict=True):
+            if not self._align(one, turn[self._told :], told):
+                self.ambiguous = True
         self._told += len(new)
         self._at += len(new)
-        return self._own(new)
+        return told
+
+    def _align(self, one: Conversation, messages: list[Said], told: list[Said]) -> bool:
+        """Let the ids that a client is `told` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""
+        ids, leads, alike = self._ids[id(one)], self._alive[0], len(messages) == len(told)
+        at, own = self._at, self._span(one)[0] + self._told
+        for number, (stored, said) in enumerate(zip(messages, told, strict=False)):
+            if renumbered(stored, ids) == said:
+                continue
+            timed = said
+            if own + number < len(one.times) and at + number < len(leads.times):
+                timed = with_moments(stored, said, one.times[own + number], leads.times[at + number])
+            apart = drawn_apart(stored, timed, _words) if self._given and len(said) <= LONGEST else None
+            if apart is None or not all(
+                any(map(surely_drawn, pair)) and ids.get(*pair) == pair[1] for pair in apart.items()
+            ):
+                alike = False
+            else:
+                ids.update(apart)
+        return alike
 
     def _own(self, messages: list[Said]) -> list[Said]:
         """Replace recorded ids by the client's own in messages to send."""
@@ -884,6 +907,11 @@ class Player:
         """Return True if the write that was recorded before a message has been made as often as then."""
         awaits, count = self._awaited[id(one)].get(at, ("", 0))
         return self._made[awaits] >= count
+
+
+def _words(said: Said) -> list[str]:
+    """Return the words of a message that are as long as ids."""
+    return [match[0] for match in WORD.finditer(_text(said))]
 
 
 def _turned(ids: Mapping[str, str]) -> dict[str, str]:

@@ -877,6 +877,23 @@ def test_an_id_in_the_path_of_a_socket_may_be_drawn_by_its_page(
         )
 
 
+@pytest.mark.parametrize(("other", "sure"), [("hello {}", True), ("welcome {}", False)])
+def test_a_client_may_do_what_the_second_visitor_did_with_the_ids_of_the_first(
+    other: str, sure: bool
+) -> None:
+    """Each page of Solara is told other names of its widgets."""
+
+    def visit(begin: int, greeting: str, one: str, did: str) -> Conversation:
+        said = ((False, greeting.format(one)), (True, f"{did} {one}"), (False, f"{one}: {did}"))
+        return Conversation("http://h/", "s", begin, said)
+
+    recorded = [visit(1, "hello {}", OWN[0], "tea"), visit(2, other, OWN[1], "rum")]
+    one = Player(recorded, 0, given=lambda value: False)
+    assert one.opened() == [f"hello {OWN[0]}"]
+    assert one.ambiguous is not sure
+    assert one.client("http://h/", f"rum {OWN[0]}") == ([f"{OWN[0]}: rum"] if sure else None)
+
+
 def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
     """So do the events of a page that ipywidgets sends on."""
 

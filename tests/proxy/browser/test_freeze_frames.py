@@ -41,16 +41,16 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 @pytest.fixture(scope="module")
 def said(chromium: Browsing) -> Iterator[dict[str, list[Any]]]:
-    async def look(browser: Browsing, url: str) -> list[Any]:
-        driver = await browser.driver()
-        await driver.open(url)
-        whole = "() => (globalThis.seen || frames[0].seen)"
-        seen: list[Any] = await driver.page.evaluate(whole)
+    async def look(url: str) -> dict[str, list[Any]]:
+        driver, seen = await chromium.driver(), {}
+        for path in PAGES:
+            await driver.open(url + path)
+            seen[path] = await driver.page.evaluate("() => (globalThis.seen || frames[0].seen)")
         await driver.context.close()
         return seen
 
     with serve(handle) as url:
-        yield {path: chromium.run(look(chromium, url + path)) for path in PAGES}
+        yield chromium.run(look(url))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ import httpx
 import pytest
 from hpack.huffman import HuffmanEncoder
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from stillweb.proxy.net.huffman import LinearHuffman
 from tests.support import fork_server
@@ -37,6 +38,8 @@ settings.register_profile(
     max_examples=50,
 )
 settings.load_profile("stillweb")
+# Else the examples of a test hang on the modules that its worker has loaded by then, whose constants they are made of.
+providers._get_local_constants = lambda: providers._local_constants
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background jobs; tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

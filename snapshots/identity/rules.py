@@ -7,11 +7,10 @@ import json
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, combinations, islice
-from operator import is_not
 from pathlib import Path
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as syntax  # type: ignore[attr-defined]
@@ -103,7 +102,7 @@ class Field:
 
     def among(self, names: Collection[str]) -> bool:
         """Return True if the names hold all that must stand beside the field."""
-        return all(any(map(pattern.fullmatch, names)) for pattern in self.beside)
+        return all(next(_matching(pattern, names), None) is not None for pattern in self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,23 +368,21 @@ def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str 
     return next((item.blanked(value) for item in blank if item.matches(name, value)), value)
 
 
-def _concerns(fields: Iterable[Field], names: Iterable[str]) -> bool:
-    """Return False if none of `names` matches a field.
+def _concerned(fields: Iterable[Field], names: Iterable[str]) -> set[str]:
+    """Return the names that match a field."""
+    return {name for item in fields for name in _matching(item.name, names)}
+
+
+def _matching(pattern: Pattern, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names that a pattern matches in full.
 
     One search is for many names, so that many take little: no other thread of the interpreter runs during a search.
     """
-    left, patterns = iter(names), [item.name for item in fields]
+    line, left = _line(pattern.compiled.pattern), iter(names)
     while some := list(islice(left, 1000)):
-        long = [name for name in some if len(name) > SHORT]
-        text = "\n".join(name for name in some if len(name) <= SHORT)
-        for pattern in patterns:
-            line = _line(pattern.compiled.pattern)
-            if line is None or line.search(text) is not None:
-                if any(map(pattern.fullmatch, some)):
-                    return True
-            elif any(map(pattern.fullmatch, long)):
-                return True
-    return False
+        if line is not None and line.search("\n".join(name for name in some if len(name) <= SHORT)) is None:
+            some = [name for name in some if len(name) > SHORT]
+        yield from filter(pattern.fullmatch, some)
 
 
 # A class of all but some characters, an escape that may be a line break, the flag "dot matches all"
@@ -408,13 +405,14 @@ def _found(fields: list[Field], names: Collection[str]) -> list[Field]:
 def _edit_pairs(pairs: tuple[str, ...], drop: list[Field], blank: list[Field]) -> Iterable[str]:
     names = [_text(pair.partition("=")[0]) for pair in pairs]
     drop, blank = _found(drop, names), _found(blank, names)
-    if not _concerns((*drop, *blank), (_text(pair.partition("=")[0]) for pair in pairs)):
-        yield from pairs
-        return
-    for pair in pairs:
+    named = _concerned((*drop, *blank), names)
+    for pair, said in zip(pairs, names, strict=True):
+        if said not in named:
+            yield pair
+            continue
         name, _, value = pair.partition("=")
         text = _text(value)
-        told = _judge(_text(name), text, drop, blank)
+        told = _judge(said, text, drop, blank)
         if told is not None:
             yield pair if told is text else f"{name}={told}"
 
@@ -451,14 +449,15 @@ def _edit_segments(url: str, blank: list[Field]) -> str:
 
 
 def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -> tuple[Pair, ...]:
-    if not _concerns((*drop, *blank), (_text(pair.name) for pair in pairs)):
-        return pairs
     out = []
     names = [_text(pair.name) for pair in pairs]
     drop, blank = _found(drop, names), _found(blank, names)
-    for pair in pairs:
+    named = _concerned((*drop, *blank), names)
+    if not named:
+        return pairs
+    for pair, name in zip(pairs, names, strict=True):
         value = _text(pair.value)
-        told = _judge(_text(pair.name), value, drop, blank)
+        told = _judge(name, value, drop, blank) if name in named else value
         if told is not None:
             out.append(pair if told is value else Pair(pair.name, told.encode()))
     return tuple(out)
@@ -488,19 +487,20 @@ def _told_names(value: Mapping[str, Any]) -> Collection[str]:
 def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
     """Return a value without what the fields name; the same object where they name nothing."""
     if isinstance(value, list):
-        items = [_edit_json(item, drop, blank) for item in value]
-        return items if any(map(is_not, items, value)) else value
+        made = ((item, _edit_json(item, drop, blank)) for item in value if isinstance(item, (dict, list)))
+        edits = {id(item): new for item, new in made if new is not item}
+        return [edits.get(id(item), item) for item in value] if edits else value
     if not isinstance(value, dict):
         return value
     names = _told_names(value)
     ours, theirs = _found(drop, names), _found(blank, names)
-    named = _concerns((*ours, *theirs), value)
+    named = _concerned((*ours, *theirs), value)
     edited: dict[str, Any] = {}
     for name, item in value.items():
         new = item
         if isinstance(item, (dict, list)):
             new = _edit_json(item, drop, blank)
-        elif named:
+        elif name in named:
             text = item if isinstance(item, str) else str(item)
             told = _judge(name, text, ours, theirs)
             new = _DROPPED if told is None else item if told is text else told

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
 
@@ -146,7 +147,7 @@ def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
     if method == "GET":
         return surt(url)
     query = f"{POSTED}{method}"
-    told = _body_query(body, raw)[:MAX_BODY]
+    told = _body_query(body, raw, MAX_BODY)[:MAX_BODY]
     if told:
         query += f"&{told}"
     return surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
@@ -163,35 +164,38 @@ def query_pairs(query: str) -> list[tuple[str, str]]:
     return sorted(parse_qsl(query))
 
 
-def _body_query(body: Body, raw: bytes) -> str:
+def _body_query(body: Body, raw: bytes, most: int | None = None) -> str:
+    """Return what stands for a body in a query: all of it, or at least the first `most` characters."""
     if body.kind == EMPTY:
         return ""
-    if body.kind == FORM:
-        return unquote_plus(raw.decode("latin-1"), encoding="utf-8", errors="replace")
+    if body.kind == FORM:  # a character has up to four bytes, each of which may be escaped
+        return unquote_plus(raw[: most and 12 * most].decode("latin-1"), encoding="utf-8", errors="replace")
     if body.kind == JSON:
-        return urlencode(_flatten(body.value))
+        return urlencode(_flatten(body.value, most))
     if body.kind == MULTIPART:
-        return urlencode([(part.name, part.content) for part in body.value])
-    return "__wb_post_data=" + base64.b64encode(raw).decode()
+        return urlencode([(part.name, part.content[:most]) for part in body.value[:most]])
+    return "__wb_post_data=" + base64.b64encode(raw[:most]).decode()
 
 
-def _flatten(value: Any) -> dict[str, str]:
-    """Flatten a JSON value to a query: leaf names, with repeated ones numbered `.2_`, `.3_`, …."""
+def _flatten(value: Any, most: int | None) -> dict[str, str]:
+    """Flatten a JSON value to a query of at most so many leaves: leaf names, with repeated ones numbered `.2_`, `.3_`, …."""
     found: dict[str, str] = {}
     repeated: dict[str, int] = {}
-    stack: list[tuple[str, Any]] = [("", value)]
-    while stack:  # no recursion: the client chooses the depth
-        name, item = stack.pop()
-        if isinstance(item, dict):
-            stack.extend(reversed(list(item.items())))
+    stack: list[Iterator[tuple[str, Any]]] = [iter([("", value)])]
+    while stack and len(found) != most:  # no recursion: the client chooses the depth
+        name, item = next(stack[-1], (None, None))
+        if name is None:
+            stack.pop()
+        elif isinstance(item, dict):
+            stack.append(iter(item.items()))
         elif isinstance(item, list):
-            stack.extend((name, inner) for inner in reversed(item))
+            stack.append(zip(repeat(name), item))
         else:
             key = name
             if name in found:
                 repeated[name] = repeated.get(name, 1) + 1
                 key = f"{name}.{repeated[name]}_"
-            found[key] = _script_text(item)
+            found[key] = _script_text(item)[:most]
     return found
 
 

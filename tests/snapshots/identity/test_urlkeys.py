@@ -1,5 +1,7 @@
 """Index keys are those of the surt package."""
 
+import base64
+import json
 import time
 import tracemalloc
 
@@ -9,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from surt import surt as reference
 
+from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import surt
+from stillweb.snapshots.request import Request
 
 HOSTS = [
     "example.com",
@@ -70,3 +74,29 @@ def test_addresses_that_never_come_again_leave_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1_200_000
     finally:
         tracemalloc.stop()
+
+
+PARTS = "".join(f'--x\r\nContent-Disposition: form-data; name="n{n}"\r\n\r\né {n}\r\n' for n in range(1000))
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "query"),
+    [
+        ("application/x-www-form-urlencoded", "a=%F0%9F%98%80+&" * 1000, "a=\U0001f600 &" * 1000),
+        (
+            "application/json",
+            json.dumps([{"b": {}, "a": ["é", None]}] * 1000),
+            "a=%C3%A9&a.2_=null&" + "&".join(f"a.{n}_=%C3%A9&a.{n + 1}_=null" for n in range(3, 1000, 2)),
+        ),
+        ("application/json", json.dumps({"a": "é" * 5000}), "a=" + "%C3%A9" * 5000),
+        (
+            "multipart/form-data; boundary=x",
+            f"{PARTS}--x--\r\n",
+            "&".join(f"n{n}=%C3%A9+{n}" for n in range(1000)),
+        ),
+        ("text/plain", "x" * 9000, "__wb_post_data=" + base64.b64encode(b"x" * 9000).decode()),
+    ],
+)
+def test_a_key_holds_the_first_4096_characters_of_a_body(media: str, body: str, query: str) -> None:
+    key = request_key(Request("POST", "http://a.test/", (("Content-Type", media),), body.encode()))
+    assert key.urlkey == surt(f"http://a.test/?__wb_method=POST&{query[:4096]}")

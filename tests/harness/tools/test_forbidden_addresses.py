@@ -59,6 +59,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[B
 
 
 @pytest.fixture(scope="module")
+def call(served: Browsed) -> Call:
+    return served.session()
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("machine")
     (path / "secret.html").write_text(f"<title>{CANARY}</title>{CANARY}")
@@ -80,8 +85,7 @@ def check(text: str, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_is_refused_in_the_tools_words(served: Browsed, folder: Path) -> None:
-    call = served.session()
+def test_an_agent_is_refused_in_the_tools_words(call: Call, folder: Path) -> None:
     for url in addresses(folder):
         scheme = url.partition(":")[0].lower()
         words = f'### Error\nError: Access to "{scheme}:" protocol is blocked. Attempted URL: "{url}"'
@@ -95,12 +99,11 @@ def test_an_agent_is_refused_in_the_tools_words(served: Browsed, folder: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_page_does_not_get_there(
-    served: Browsed, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
+    call: Call, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         browser_reply, "GIVEN_MS", 1_500
     )  # Playwright waits for the frame that Chromium refused
-    call = served.session()
     for url in (f"file://{folder}/secret.html", "about:version" if "open" in way else "chrome://version/"):
         call("browser_navigate", url=SITE)
         told = call("browser_evaluate", function=f"() => {{ const url = {json.dumps(url)}; {way}; }}").text
@@ -108,8 +111,7 @@ def test_a_page_does_not_get_there(
 
 
 @pytest.mark.slow
-def test_no_answer_of_a_site_leads_there(served: Browsed, folder: Path) -> None:
-    call = served.session()
+def test_no_answer_of_a_site_leads_there(call: Call, folder: Path) -> None:
     for number, url in [*enumerate(addresses(folder))][:13:2]:
         for way in ("to", "meta"):
             check(call("browser_navigate", url=f"{SITE}{way}/{number}").text, url)
@@ -117,9 +119,8 @@ def test_no_answer_of_a_site_leads_there(served: Browsed, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_step_of_a_view_leads_there(served: Browsed) -> None:
+def test_no_step_of_a_view_leads_there(served: Browsed, call: Call) -> None:
     snapshot = served.toolset.snapshot
-    call = served.session()
     views = [view for view in snapshot.views() if view.steps]
     assert len(views) == len(VIEWED)
     for view in views:

@@ -19,6 +19,7 @@ from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 
+pytestmark = pytest.mark.slow  # all wait for one recording of all flows
 PASSWORD = "correct horse 7 staple"
 FORM = b"""<title>Sign in</title><form method=post action=/login><label>Name <input name=name></label>
 <label>Word <input type=password name=word></label><button>Go</button></form>"""
@@ -80,7 +81,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return Recorded(folder / "site.wacz", dict(zip(FLOWS, found, strict=True)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", ["401", "403"])
 def test_a_login_form_that_comes_with_a_refusal_is_gone_through(recorded: Recorded, status: str) -> None:
     found = recorded.found[status]
@@ -89,7 +89,6 @@ def test_a_login_form_that_comes_with_a_refusal_is_gone_through(recorded: Record
     assert found.notes[0].endswith(said)
 
 
-@pytest.mark.slow
 def test_steps_go_on_through_a_login_form(recorded: Recorded) -> None:
     first, way = recorded.found["account"], recorded.found["way"]
     assert (first.ok, first.error, len(first.views)) == (True, None, 1)

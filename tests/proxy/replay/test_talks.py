@@ -804,6 +804,16 @@ def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(
         assert told == [("exact", False), ("miss", False), ("exact", True), ("exact", True)]
 
 
+def test_grounds_count_what_was_said_over_sockets(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s"), Snapshot.open(tmp_path / "s") as snapshot:
+        matcher = Matcher(snapshot)
+        session = matcher.session()
+        session.says(HOST, "?")
+        told = matcher.lookup(Asked("GET", f"http://{HOST}/items"), session, min_confidence=0.0).grounds
+        assert told is not None
+        assert "1 message said over web sockets" in " ".join(told())
+
+
 def test_such_an_answer_is_a_miss_where_only_sure_ones_are_served(tmp_path: Path) -> None:
     with replayed(tmp_path / "s", least=SURE) as (gateway, peer, client):
         hear(peer, client)

@@ -369,12 +369,12 @@ def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str 
 
 
 def _concerned(fields: Iterable[Field], names: Iterable[str]) -> set[str]:
-    """Return the names that match a field."""
+    """Return names among which are all that match a field; none if none does."""
     return {name for item in fields for name in _matching(item.name, names)}
 
 
 def _matching(pattern: Pattern, names: Iterable[str]) -> Iterator[str]:
-    """Yield the names that a pattern matches in full.
+    """Yield names among which are all that a pattern matches in full; none if it matches none.
 
     One search is for many names, so that many take little: no other thread of the interpreter runs during a search.
     """
@@ -382,7 +382,8 @@ def _matching(pattern: Pattern, names: Iterable[str]) -> Iterator[str]:
     while some := list(islice(left, 1000)):
         if line is not None and line.search("\n".join(name for name in some if len(name) <= SHORT)) is None:
             some = [name for name in some if len(name) > SHORT]
-        yield from filter(pattern.fullmatch, some)
+        if any(map(pattern.fullmatch, some)):
+            yield from some
 
 
 # A class of all but some characters, an escape that may be a line break, the flag "dot matches all"

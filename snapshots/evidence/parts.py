@@ -138,14 +138,17 @@ def _wanted_kind(by_name: Mapping[str, str]) -> str:
 
 
 def _languages(kind: str, field: str) -> dict[str, str]:
-    """Return the parts of an Accept-Language: the language wanted most, its region, and the languages after it."""
+    """Return the parts of an Accept-Language: the language wanted most, its region, and the languages after it.
+
+    What the regions of one language do tells nothing of another's.
+    """
     tags = wanted(field)
     if not tags:
         return {}
     first, after = tags[0], list(dict.fromkeys(tag.language for tag in tags[1:]))
     found = {f"{kind} accept-language": f"{first.language} {first.script}".strip()}
-    if first.region or first.variants:
-        found[f"{kind} accept-language region"] = " ".join((first.region, *first.variants)).strip()
+    if region := " ".join((first.region, *first.variants)).strip():
+        found[f"{kind} accept-language region of {first.language}"] = region
     if others := [language for language in after if language != first.language]:
         found[f"{kind} accept-language after"] = " ".join(others)
     return found

@@ -68,6 +68,7 @@ def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
         ({"en-US": "A", "en": "E", "fr": "F"}, "en-GB", "miss"),
         ({"en-US": "A", "en": "A", "fr": "F"}, "en-GB", "A?"),
         ({"en-US": "A", "fr": "F"}, "en", "A?"),
+        ({"": "F", "fr": "F", "en-US": "F"}, "fr-CA,fr;q=0.9", "F?"),
         ({"en-US": "A", "fr": "F"}, "fr-CA,fr;q=0.9", "F?"),
         ({"en-US": "A", "fr": "F"}, "fr;q=0.9", "F?"),
         ({"fr": "D", "en": "E"}, "fr,en;q=0.5", "D?"),

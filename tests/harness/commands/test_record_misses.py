@@ -226,7 +226,7 @@ def test_a_client_of_a_live_web_socket_that_read_slowly_is_heard_again(tmp_path:
     piece, sent = b"x" * (1 << 20), threading.Event()
 
     def much(talk: ServerConnection) -> None:
-        for _ in range(32):  # more than lies in buffers on the way
+        for _ in range(96):  # more than lies in buffers on the way
             talk.send(piece)
         sent.set()
         talk.send(talk.recv())
@@ -248,7 +248,7 @@ def test_a_client_of_a_live_web_socket_that_read_slowly_is_heard_again(tmp_path:
             max_queue=1,
         ) as talk:
             assert not sent.wait(1)
-            assert sum(len(talk.recv(HANG)) for _ in range(32)) == 32 * len(piece)
+            assert sum(len(talk.recv(HANG)) for _ in range(96)) == 96 * len(piece)
             talk.send("and now")
             assert talk.recv(HANG) == "and now"
         server.shutdown()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 from tests.snapshots.making import record
 from tests.support.command_line import stillweb
-from tests.support.waiting import STARTS, until
+from tests.support.waiting import HANG, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.first]
 PAGES = 2
@@ -34,7 +33,6 @@ RAY = Path(__file__).parents[3] / ".venv-peers/ray"
 def birds(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
     if path == "/logo.svg":
         return 200, {"Content-Type": "image/svg+xml"}, b"<svg xmlns='http://www.w3.org/2000/svg'/>"
-    time.sleep(1 if path.startswith("/slow") else 0)
     text = f"<title>{path}</title><img src=/logo.svg><h1>Bird {path}</h1><p>{'It sings. ' * 20}</p>"
     return 200, {"Content-Type": "text/html"}, text.encode()
 
@@ -68,18 +66,25 @@ def held(path: Path) -> list[tuple[str, ...]]:
 
 def test_jobs_of_a_node_that_is_killed_are_done_again(tmp_path: Path, cluster: Any) -> None:
     out, parts = tmp_path / "site", tmp_path / ".site.parts"
+    killed = threading.Event()
+
+    def waiting(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        killed.wait(HANG)
+        return birds(method, path, body, headers)
 
     def kill() -> None:
         # both nodes are at work when two unfinished parts are there
-        assert until(lambda: len(list(parts.glob(".0*"))) == 2, STARTS)
+        assert until(lambda: len(list(parts.glob(".0*"))) == 2, HANG)
         cluster.remove_node(cluster.second, allow_graceful=False)
+        killed.set()
 
-    with serve(birds) as base:
-        urls = [f"{base}/slow{number}" for number in range(PAGES)]
+    with serve(waiting) as base:
+        urls = [f"{base}/{number}" for number in range(PAGES)]
         killer = threading.Thread(target=kill)
         killer.start()
         results = record_on_cluster(urls, [], out, BrowserOptions())
         killer.join()
+        assert killed.is_set()
         cluster.add_node(num_cpus=1)
         (tmp_path / "urls").write_text("\n".join(urls))
         done = stillweb("record", "--urls", tmp_path / "urls", "-o", tmp_path / "local")

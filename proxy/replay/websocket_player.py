@@ -44,7 +44,7 @@ from stillweb.snapshots.identity.rules import applied, builtin, joining
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn, varint
-from stillweb.snapshots.secrets.redact import mask, mask_value
+from stillweb.snapshots.secrets.redact import MASK, mask
 from stillweb.snapshots.yielding import read_json
 
 if TYPE_CHECKING:
@@ -1124,10 +1124,14 @@ def handshake(request: Request, protocol: str) -> bytes:
     """Return the head of the 101 response."""
     key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
     accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
-    offered = [one.strip() for one in (request.header("sec-websocket-protocol") or "").split(",")]
-    public = [PSEUDONYM_TEXT.sub("", mask_value(one)) for one in (protocol, *offered)]  # some hold a key
-    at = public.index(public[0], 1) if protocol and public.count(public[0]) > 1 else 0
-    chosen = f"Sec-WebSocket-Protocol: {offered[at - 1]}\r\n" if at else ""
+    # some hold a key
+    offered, public = (
+        [one.strip() for one in (asked.header("sec-websocket-protocol") or "").split(",")]
+        for asked in (request, mask(request))
+    )
+    recorded = PSEUDONYM_TEXT.sub(MASK, protocol)
+    known = bool(protocol) and recorded in public
+    chosen = f"Sec-WebSocket-Protocol: {offered[public.index(recorded)]}\r\n" if known else ""
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {accept}\r\n{chosen}\r\n"

@@ -55,6 +55,7 @@ LIMIT = 1 << 24  # bytes; a larger body is redacted as a stream
 
 # re.ASCII: a no-break space doesn't end a raw value
 _PAIR = re.compile(r"(?<![^?&;#])([^=&;?#/\s]{1,100})=([^&;#\s]+)", re.ASCII)
+_ITEM = re.compile(r"[^,\s]+")
 _PACKED = re.compile(r"%3D|%22|%3A%2F%2F", re.I)  # in values that may contain fields of their own
 _LONG_PATH = 28  # characters of the shortest URL with a secret in its path, after "http://a/hook/"
 _PATH_PAIR = re.compile(r"(?<=;)([^=;/]{1,100})=([^;/]+)")
@@ -329,6 +330,8 @@ class Redactor:
             return self._cookie(first) + semicolon + rest
         if detect.secret_header(lower, value):
             return self._credential(lower, value)
+        if lower == "sec-websocket-protocol":  # the one field in which a page can send a token of its own
+            return _ITEM.sub(self._subprotocol, self._text(value))
         if ("=" in value or "@" in value) and "://" in value:
             return self.url(value)
         if "=" in value and ("?" in value or lower in ("location", "content-location", "link", "refresh")):
@@ -338,6 +341,10 @@ class Redactor:
                 "utf-8", "surrogateescape"
             )
         return self._text(value)
+
+    def _subprotocol(self, item: re.Match[str]) -> str:
+        drawn = detect.looks_drawn(item[0]) and not detect.PSEUDONYM_TEXT.search(item[0])
+        return self.found("credential", item[0]) if drawn else item[0]
 
     def _credential(self, name: str, value: str) -> str:
         scheme, space, rest = value.partition(" ")

@@ -488,12 +488,14 @@ def replayed(
     [
         ("json, key.{}", None),
         ("json, openai-insecure-api-key.{}", "openai-insecure-api-key.{}"),
+        ("json, {}", "{}"),
         ("json", None),
     ],
 )
 def test_a_subprotocol_that_holds_a_key_is_chosen_again(offered: str, chosen: str | None) -> None:
     """A browser ends a socket whose server chooses none of its subprotocols."""
-    stored = Redactor(b"k" * 32).text("openai-insecure-api-key.q7Xf29LmZ4tRb81KcW0vYd6N")
+    recorded = (chosen or "openai-insecure-api-key.{}").format("q7Xf29LmZ4tRb81KcW0vYd6N")
+    ((_, stored),) = Redactor(b"k" * 32).headers((("Sec-WebSocket-Protocol", recorded),))
     key = "w8rT5yU1oPsB7QcDq9xT2vLm"
     asked = Asked("GET", "http://h/", (("Sec-WebSocket-Protocol", offered.format(key)),))
     head = websocket_player.handshake(asked, stored).decode()

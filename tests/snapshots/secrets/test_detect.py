@@ -168,6 +168,7 @@ def test_a_password_is_found_in_every_kind_of_text(media: str, body: str) -> Non
         ("X-Custom", "apikey {}"),
         ("Sec-WebSocket-Protocol", "v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.{}"),
         ("Sec-WebSocket-Protocol", "realtime, openai-insecure-api-key.{}"),
+        ("Sec-WebSocket-Protocol", "graphql-transport-ws, v12.stomp,actioncable-v1-json, {}"),
     ],
 )
 def test_credentials_are_found_in_any_field(name: str, value: str) -> None:

@@ -403,7 +403,7 @@ def _by_index(capture: Capture) -> Request | None:
 def _readable(store: Store, capture: Capture) -> Request | None:
     """Return the request of a capture, None where it or the answer is damaged."""
     try:
-        request = store.read_request(capture)
+        request = store.read_request(capture).remembering()
         store.head(capture)
     except (DamagedInput, TooLarge):
         return None

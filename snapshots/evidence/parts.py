@@ -140,17 +140,18 @@ def _wanted_kind(by_name: Mapping[str, str]) -> str:
 def _languages(kind: str, field: str) -> dict[str, str]:
     """Return the parts of an Accept-Language: the language wanted most, its region, and the languages after it.
 
-    What the regions of one language do tells nothing of another's.
+    Region and further languages are parts of the first language, "-" where it has none: what they do tells nothing of another's.
     """
     tags = wanted(field)
     if not tags:
         return {}
-    first, after = tags[0], list(dict.fromkeys(tag.language for tag in tags[1:]))
+    first = tags[0]
+    after = dict.fromkeys(tag.language for tag in tags[1:] if tag.language != first.language)
     found = {f"{kind} accept-language": f"{first.language} {first.script}".strip()}
-    if region := " ".join((first.region, *first.variants)).strip():
-        found[f"{kind} accept-language region of {first.language}"] = region
-    if others := [language for language in after if language != first.language]:
-        found[f"{kind} accept-language after"] = " ".join(others)
+    found[f"{kind} accept-language region of {first.language}"] = (
+        " ".join((first.region, *first.variants)).strip() or "-"
+    )
+    found[f"{kind} accept-language after {first.language}"] = " ".join(after) or "-"
     return found
 
 

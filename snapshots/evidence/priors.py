@@ -81,13 +81,13 @@ MEMBERS = (12, 4, 3)  # of a group that are looked at, where a hypothesis has on
 
 # Of parts of a request, by their names; the first that matches
 PARTS = {
-    r"vary accept-language (region of .*|after)": 0.15,
+    r"vary accept-language (region of|after) .*": 0.15,
     r"vary (user-agent|referer)": 0.1,
     r"vary .*": 0.9,
     r"header (destination|depth|idempotency-key|last-event-id|overwrite|prefer|slug|upload-(offset|length|metadata)|x-amz-(target|copy-source)|operation|range|soapaction)": 0.95,
     r"header (hx-request|hx-target|x-pjax|x-inertia|rsc|next-router.*|turbo-frame)": 0.7,
     r"header accept(-language)?": 0.08,
-    r"header accept-language (region of .*|after)": 0.03,
+    r"header accept-language (region of|after) .*": 0.03,
     r"header x-requested-with": 0.1,
     r"header origin": 0.03,
     r"header (.*csrf.*|.*xsrf.*|(?!.*(auth|access|api|private|vault|consul|user|subject|job|deploy)).*token.*)": 0.02,

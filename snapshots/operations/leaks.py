@@ -192,6 +192,7 @@ def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
 def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
     """Yield kind and value of private keys, well-known formats and named secrets in a streamed response."""
     kept = b""
+    head = b""  # the first line, which names a table's columns
     seen: set[bytes] = set()  # digests: a body that unpacks to gigabytes repeats itself
     for piece in pieces:
         data = kept + piece
@@ -200,19 +201,21 @@ def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
         if digest in seen:
             continue
         seen.add(digest)
+        head = head or data[: data.find(b"\n") + 1]
         # the end of a piece is searched again with the next one; `scan` removes the duplicates
         for kind, found in detect.known_formats(data):
             yield kind, found.decode("latin-1")
         for begin, end in detect.user_info(data):
             if not detect.PSEUDONYM.search(data, begin, end):
                 yield "password", data[begin:end].decode("utf-8", "replace")
-        for one in detect.named(data, sent=False):
+        table = head + data[data.find(b"\n") + 1 :]
+        for one in (*detect.in_columns(table, sent=False), *detect.named(data, sent=False)):
             yield f"member {one.name}", one.value
         yield from _private_keys(data)
 
 
 def _private_keys(data: bytes) -> Iterator[tuple[str, str]]:
-    if b"PRIVATE KEY-----" in data and (key := detect.PRIVATE_KEY.search(data)):
+    if b"PRIVATE KEY" in data and (key := detect.PRIVATE_KEY.search(data)):
         yield "private key", key[0][:40].decode("latin-1")
 
 

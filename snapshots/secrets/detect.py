@@ -2,8 +2,9 @@
 
 Each name is judged alike wherever it occurs (`secret_field`, `given_field`), and one search (`named`) covers every
 syntax: a JSON member at any depth, also in a string of JSON, an element or attribute of XML, a literal of GraphQL, a
-list of names and values, an argument of a command, a line of a header, a MessagePack or CBOR string. The recorder
-replaces the secrets that are found here; the gate reports them.
+list of names and values, an argument of a command, a line of a header, a MessagePack, CBOR or BSON string, a query in
+an answer's address. The columns of a table have a search of their own (`in_columns`). The recorder replaces the secrets
+that are found here; the gate reports them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from heapq import merge
 from html import unescape
 from pathlib import Path
 from typing import NamedTuple
@@ -222,7 +224,7 @@ def given_field(name: str, value: str) -> bool:
     strength = _strength(name)
     if not strength or len(value) < 6 or _says_nothing(value):
         return False
-    if "PRIVATE KEY-----" in value:
+    if "PRIVATE KEY" in value:
         return True
     if len(value) > 4096 or any(map(str.isspace, value)) or "://" in value:
         return False
@@ -378,7 +380,10 @@ def secret_cookie(name: str, value: str) -> bool:
 
 # -- formats
 
-PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----\s*[A-Za-z0-9+/=\r\n\\]{40,}")
+# PEM (RFC 7468; with the header lines of RFC 1421 if encrypted) and OpenPGP (RFC 9580, 6.2)
+PRIVATE_KEY = re.compile(
+    rb"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----)){0,400}?[A-Za-z0-9+/=\r\n\\]{40,}"
+)
 _MOST = 4096  # bytes of a value, at most
 _USER_INFO = re.compile(rb"[a-z]://[^\s/?#@:\"'<>\\]{0,64}:([^\s/?#@:\"'<>\\{}$*]{4,80})\Z")
 
@@ -495,6 +500,14 @@ _SENT = Literals(
      b"cvv", b"cvc", b"phrase", b"appid", b"amz", b"code", b"connection", b"pw", b"psw", b"pin", b"clave", b"parola",
      *(written for word in _FOREIGN for written in _writings(word)))
 )  # fmt: skip
+# What else the name of a secret in an address may end with, each before "=".
+_IN_ADDRESS = Literals(
+    name + b"="
+    for name in (b"key", b"ak", b"sig", b"sign", b"signature", b"sid", b"session", b"sessid", b"sessionid", b"session_id", b"auth", b"credential",
+    b"credentials", b"ticket", b"hmac", b"bearer", b"appid", b"code", b"code_verifier", b"key_id", b"keyid")
+)  # fmt: skip
+# What stands before them, from the end to the beginning: the name's first part, "?" or "&", and the rest of an address.
+_BEFORE_PAIR = re.compile(rb"([\w.\[\]%-]{0,100})(?:[?&#]|;pma&|6200u\\)([^\s\"'`()<>{}]*)")
 _NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-[]@") | frozenset(
     range(128, 256)
 )
@@ -516,7 +529,7 @@ _QUOTED = re.compile(
     + _Q
     + rb")?"
     + _S
-    + rb"(?::=?|=>?|%3[Aa])"
+    + rb"(?::=?|=>?|%3[Aa]|;s:\d{1,4}:)"  # the last in PHP's serialize()
     + _S
     + rb"(?P<list>\["
     + _S
@@ -527,7 +540,12 @@ _QUOTED = re.compile(
     + rb")(?:(?P=open){2})?"
 )
 _SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
+_NUMBER = re.compile(rb"(?P<close>" + _Q + rb")?\s{0,8}:\s{0,8}(?P<value>\d[\d.]{0,99})(?=\s{0,8}[,)}\]])")
+# an argument of GraphQL that a variable gives
+_VARIABLE = re.compile(rb":\s{0,8}\$(\w{1,100})")
+_ARGUMENT_NAME = re.compile(rb"(?<!\w)\w{1,100}\s{0,8}\Z")
 # Values without quotes: in a pair, in a line of a header or of settings, after an option, in an element.
+_QUERY_VALUE = re.compile(rb"=([^&;#\s\"'`<>,(){}\\]{1,4096})")
 _BARE = re.compile(rb"=(?P<value>[^&;\s\"'`<>,(){}\\]{1,4096})")
 # the next assignment of a script's chain: e.firstToken=e.secondToken=void 0
 _ASSIGNED = re.compile(rb"=[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+=(?=[\w$])")
@@ -564,27 +582,35 @@ _FIELD_LINE = re.compile(rb"(?:^|[\"'`\n\r]|\\n)[ \t]{0,8}(?:export[ \t]+|-[ \t]
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A secret with its name, both unescaped, and the start and end of the value in the text."""
+    """A secret with its name, both unescaped, and the start and end of the value in the text.
+
+    `quote` stands around what replaces it: a number becomes a string.
+    """
 
     name: str
     value: str
     start: int
     end: int
+    quote: bytes = b""
 
 
 def named(data: bytes, *, sent: bool) -> Iterator[Named]:
     """Yield the secrets with a telling name, in order, in a client's (`sent`) or a server's message."""
     begin = done = 0
-    judge = secret_field if sent else given_field
     if sent and (connect := connecting(data)) and connect.flags & 0x40:
         begin, done = connect.fields[-1]
     if begin < done and not PSEUDONYM.match(data, begin):  # its length is still that of the secret
         yield Named("password", data[begin:done].decode("utf-8", "replace"), begin, done)
-    binary = _BINARY.match(data) is not None
-    for at, after in (_SENT if sent else _GIVEN).apart(data.lower()):
+    binary = _BINARY.match(data) is not None or data[3:4] == b"\0"
+    variables: dict[str, str] = {}
+    for at, after in _places(data, variables, sent=sent):
         if at < done:
             continue
-        if binary and (told := _prefixed(data, at, after)) and judge(told.name, told.value):
+        if (
+            binary
+            and (told := _prefixed(data, at, after))
+            and (secret_field if sent else given_field)(told.name, told.value)
+        ):
             done = told.end
             yield told
             continue
@@ -598,19 +624,55 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
             begin -= 1
         if data[begin - 1 : begin + 2] == b"%22":
             begin += 2
+        address = not sent and data[end : end + 1] == b"=" and (pair := _pair(data, at))
+        if address:
+            begin = pair
         name = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), data[begin:end].decode("utf-8", "replace"))
+        name = variables.get(name, name)
         if not _strength(name):
             continue
-        for found in _values(data, begin, end, done, name, sent=sent):
+        values = _in_query(data, end, name) if address else _values(data, begin, end, done, name, sent=sent)
+        for found in values:
             scheme = _SCHEME.match(found.value)
             if scheme is not None and found.start + scheme.end() < found.end:
                 found = Named(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
             if (key := without_scope(name, found.value)) != found.value:
                 size = len(without_scope(name, data[found.start : found.end].decode("latin-1")))
                 found = Named(name, key, found.start, found.start + size)
-            if found.start >= done and (secret_header if name[0] == "-" else judge)(found.name, found.value):
+            judge = secret_header if name[0] == "-" else secret_field if sent or address else given_field
+            if found.start >= done and judge(found.name, found.value):
                 done = max(end, found.end)
                 yield found
+
+
+def _places(data: bytes, variables: dict[str, str], *, sent: bool) -> Iterator[tuple[int, int]]:
+    """Yield start and end of words that names of secrets hold, and of GraphQL's variables for secrets.
+
+    `variables` is filled with the arguments that they give.
+    """
+    lower = data.lower()
+    if not sent:
+        return merge(_GIVEN.apart(lower), ((at, end - 1) for at, end in _IN_ADDRESS.apart(lower)))
+    for found in _VARIABLE.finditer(data):
+        argument = _ARGUMENT_NAME.search(data, max(0, found.start() - 110), found.start())
+        name, variable = (
+            argument[0].decode("latin-1").rstrip() if argument else "",
+            found[1].decode("latin-1"),
+        )
+        if _strength(name) and not _strength(variable):
+            variables[variable] = name
+    if not variables:
+        return _SENT.apart(lower)
+    members = re.compile(
+        b"(?<=[\"'])(?:%s)(?=\\\\*[\"'])" % b"|".join(name.encode("latin-1") for name in variables)
+    )
+    return merge(_SENT.apart(lower), (found.span() for found in members.finditer(data)))
+
+
+def _pair(data: bytes, at: int) -> int:
+    """Return where the name around `at` begins if it stands in the query of an address; 0 if not."""
+    found = _BEFORE_PAIR.match(data[max(0, at - _MOST) : at][::-1])
+    return at - found.end(1) if found and (b"/" in found[2] or not found[2]) else 0
 
 
 class Connecting(NamedTuple):
@@ -653,6 +715,13 @@ def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     return 0, -1
 
 
+def _in_query(data: bytes, end: int, name: str) -> Iterator[Named]:
+    if match := _QUERY_VALUE.match(data, end):
+        value = unquote(match[1].decode("utf-8", "replace"))
+        if looks_drawn(value):
+            yield Named(name, value, *match.span(1))
+
+
 def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:
     """Yield possible values of the name from `begin` to `end`, by the syntax of the text around it."""
     if match := _QUOTED.match(data, end):
@@ -660,6 +729,9 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
         while match and (found := _quoted(data, match.end(), match["open"])):
             yield Named(name, *found)
             match = _SECOND.match(data, found[2], most) if listed else None
+        return
+    if sent and (match := _NUMBER.match(data, end)):
+        yield Named(name, match["value"].decode(), *match.span("value"), match["close"] or b"")
         return
     after = data[end : end + 1]
     if after == b"=" and _ASSIGNED.match(data, end):
@@ -766,28 +838,74 @@ def unescaped(text: str) -> str:
         return text
 
 
+# How a short text begins, the longest of these, and the headers of longer ones and of bytes, with the size of their length:
+# in MessagePack, and in CBOR (RFC 8949, 3.1)
+_TEXTS = (
+    (0xA0, 31, {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}),
+    (0x60, 23, {0x78: 1, 0x79: 2, 0x7A: 4, 0x58: 1, 0x59: 2, 0x5A: 4}),
+)
+_BSON = re.compile(
+    rb"\x02([!-~]{1,100})\0(....)", re.S
+)  # an element of text (https://bsonspec.org/spec.html)
+
+
 def _prefixed(data: bytes, at: int, after: int) -> Named | None:
-    """Return the value of the name around `at` if both are length-prefixed strings, as in MessagePack and CBOR."""
+    """Return the value of the name around `at` if its length stands before it, as in MessagePack, CBOR and BSON.
+
+    A text that was replaced has none; its length is still that of the secret.
+    """
+    element = _BSON.match(data, max(0, data.rfind(b"\2", max(0, at - 100), at)))
+    if element and element.start() < at < element.end(1):
+        return _text(data, element[1], element.end(), int.from_bytes(element[2], "little") - 1)
     for start in range(max(1, at - 31), at + 1):
-        # string headers of MessagePack and CBOR
-        for short, long, most in ((0xA0, 0xD9, 31), (0x60, 0x78, 23)):
+        for short, most, long in _TEXTS:
             end = start + data[start - 1] - short
             if not after <= end <= min(start + most, len(data) - 2):
                 continue
-            head = 2 if data[end] == long else 1
-            if PSEUDONYM.match(
-                data[end + head : end + head + _MOST]
-            ):  # already replaced; the length is still that of the secret
-                return None
-            length = data[end + 1] if head == 2 else data[end] - short
-            name, value = data[start:end], data[end + head : end + head + length]
-            if (head == 1 and length > most) or length < 1 or len(value) < length or not name.isascii():
-                continue
-            try:
-                return Named(name.decode(), value.decode(), end + head, end + head + length)
-            except UnicodeDecodeError:
-                continue
+            size = long.get(data[end], 0)
+            begin = end + 1 + size
+            length = int.from_bytes(data[end + 1 : begin]) if size else data[end] - short
+            if short == 0x60 and -0x20 <= length < -0x08:  # bytes
+                length += 0x20
+            if (size or length <= most) and (found := _text(data, data[start:end], begin, length)):
+                return found
     return None
+
+
+def _text(data: bytes, name: bytes, begin: int, length: int) -> Named | None:
+    value = data[begin : begin + length] if 0 < length <= 4 * _MOST else b""
+    if not 0 < length == len(value) or not name.isascii() or PSEUDONYM.match(data, begin):
+        return None
+    try:
+        return Named(name.decode(), value.decode(), begin, begin + length)
+    except UnicodeDecodeError:
+        return None
+
+
+# a column's name; prose has a space after its commas
+_COLUMN = re.compile(rb'("?)[\w\x80-\xff](?:[\w\x80-\xff .()/#@-]{0,99})\1')
+
+
+def in_columns(table: bytes, *, sent: bool) -> Iterator[Named]:
+    """Yield the secrets in the columns of a table (RFC 4180, also with semicolons or tabs) whose first line names them."""
+    rows = table.find(b"\n", 0, 16 * _MOST) + 1
+    line = table[:rows].removeprefix(b"\xef\xbb\xbf").rstrip()
+    mark = max((b",", b";", b"\t"), key=line.count)
+    cells = line.split(mark)
+    if len(cells) < 2 or not all(map(_COLUMN.fullmatch, cells)):
+        return
+    names = [cell.strip(b'"').decode("utf-8", "replace") for cell in cells]
+    if not any(map(_strength, names)):
+        return
+    judge = secret_field if sent else given_field
+    column = 0
+    for cell in re.finditer(rb'("[^"]*(?:""[^"]*)*"|[^%s\r\n]*)\r?(%s|\n|\Z)' % (mark, mark), table[rows:]):
+        value = cell[1].decode("utf-8", "replace")
+        if value[:1] == '"':
+            value = value[1:-1].replace('""', '"')
+        if column < len(names) and value and judge(names[column], value):
+            yield Named(names[column], value, rows + cell.start(1), rows + cell.end(1))
+        column = column + 1 if cell[2] == mark else 0
 
 
 _HIDDEN = Literals((b"hidden", b"HIDDEN"))

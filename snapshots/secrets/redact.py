@@ -27,7 +27,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from html import escape
 from pathlib import Path
 from string import ascii_letters
@@ -50,7 +49,7 @@ TEXTUAL = re.compile(
     r"text/|json|javascript|xml|yaml|toml|/sql|x-www-form-urlencoded|graphql|x-ndjson|mpegurl", re.I
 )
 # Binary types that may contain texts. Pictures, fonts and films are only searched for known secrets.
-BINARY = re.compile(r"multipart/|octet-stream|msgpack|messagepack|cbor|protobuf|grpc", re.I)
+BINARY = re.compile(r"multipart/|octet-stream|msgpack|messagepack|cbor|bson|protobuf|grpc", re.I)
 LIMIT = 1 << 24  # bytes; a larger body is redacted as a stream
 
 # re.ASCII: a no-break space doesn't end a raw value
@@ -215,7 +214,7 @@ class Redactor:
         out = [self.value(one, name) for one in value]
         # in a list of arguments, one may be the value of the one before it
         if out and all(isinstance(one, str) for one in out):
-            return json.loads(self._learn_text(json.dumps(out).encode(), sent=True))
+            return json.loads(self.body(self._learn_text(json.dumps(out).encode(), sent=True)))
         return out
 
     # -- bodies
@@ -278,8 +277,6 @@ class Redactor:
         kind = media.partition(";")[0].strip().lower()
         if kind.startswith("multipart/"):
             body = b"\r\n--".join(map(self._part, body.split(b"\r\n--")))
-        elif kind.endswith("/csv"):
-            body = self._columns(body)
         elif body[:1] in (b"{", b"["):
             pass  # JSON, no form
         elif b"=" in body and (kind.endswith("urlencoded") or not kind or kind == "text/plain"):
@@ -302,12 +299,17 @@ class Redactor:
 
     def _learn_text(self, body: bytes, *, sent: bool) -> bytes:
         self._learn_formats(body)
-        if sent and b"PRIVATE KEY-----" in body:  # in answers the gate reports private keys
+        if sent and b"PRIVATE KEY" in body:  # in answers the gate reports private keys
             for match in detect.PRIVATE_KEY.finditer(body):
                 self.found("private key", match[0].decode("latin-1"))
+        body = self._replaced(body, detect.in_columns(body, sent=sent))
+        return self._replaced(body, detect.named(body, sent=sent))
+
+    def _replaced(self, body: bytes, found: Iterable[detect.Named]) -> bytes:
         out, at = [], 0
-        for one in detect.named(body, sent=sent):
-            out += [body[at : one.start], self.found(f"member {one.name}", one.value).encode()]
+        for one in found:
+            name = self.found(f"member {one.name}", one.value).encode()
+            out += [body[at : one.start], one.quote + name + one.quote]
             at = one.end
         return b"".join((*out, body[at:])) if out else body
 
@@ -362,7 +364,7 @@ class Redactor:
         bare = value.strip().strip('"')
         if equals and detect.secret_cookie(name.strip(), bare):
             return f"{name}={self.found('session cookie', bare)}"
-        return self._text(pair)
+        return self._text(self._unpacked(pair, name, value, unquote))
 
     def _userinfo(self, match: re.Match[str]) -> str:
         user, colon, password = match[1].partition(":")
@@ -389,16 +391,20 @@ class Redactor:
         key = detect.without_scope(name, value)
         if self._secret(name, key, form=kind == "field"):
             return f"{name}={self.found(f'{kind} {name}', decode(key))}{value[len(key) :]}"
+        return self._unpacked(match[0], name, value, decode)
+
+    def _unpacked(self, pair: str, name: str, value: str, decode: Callable[[str], str]) -> str:
+        """Return a pair with the secrets replaced in the URL or JSON that its value may be."""
         if "%" not in value or not _PACKED.search(value):
-            return match[0]
-        plain = decode(value)  # a URL or JSON
+            return pair
+        plain = decode(value)
         if "://" in plain or plain[:1] == "/":
             changed = self.url(plain)
         else:
             changed = self._learn_text(plain.encode("utf-8", "surrogateescape"), sent=True).decode(
                 "utf-8", "surrogateescape"
             )
-        return match[0] if changed == plain else f"{name}={quote(changed, safe='')}"
+        return pair if changed == plain else f"{name}={quote(changed, safe='')}"
 
     def _secret(self, name: str, value: str, *, form: bool) -> bool:
         if form and unquote_plus(name) in self._fields and PREFIX not in value:
@@ -408,30 +414,12 @@ class Redactor:
     def _part(self, part: bytes) -> bytes:
         head, blank, content = part.partition(b"\r\n\r\n")
         named = _PART_NAME.search(head)
-        if named is None or not 0 < len(content) <= 4096:
-            return part
-        name, value = named[1].decode("utf-8", "replace"), content.decode("utf-8", "replace")
-        key = detect.without_scope(name, value)
-        if not self._secret(name, key, form=True):
-            return part
-        return head + blank + (self.found(f"field {name}", key) + value[len(key) :]).encode()
-
-    def _columns(self, table: bytes) -> bytes:
-        """Replace the secrets in the columns of a table whose first line names them so."""
-        head, *rows = table.decode("utf-8", "surrogateescape").splitlines(keepends=True) or [""]
-        mark = max(",;\t", key=head.count)
-        cell = re.compile(rf'(^|{mark})("(?:[^"]|"")*"|[^{mark}\r\n]*)')
-        names = [found[2].strip('"') for found in cell.finditer(head)]
-        if all(map(detect.says_nothing_of_secrets, names)):
-            return table
-
-        def kept(found: re.Match[str], columns: Iterator[str]) -> str:
-            name, value = next(columns, ""), found[2].strip('"').replace('""', '"')
-            secret = detect.secret_field(name, value)
-            return f"{found[1]}{self.found(f'column {name}', value)}" if secret else found[0]
-
-        out = (cell.sub(partial(kept, columns=iter(names)), row) for row in rows)
-        return "".join((head, *out)).encode("utf-8", "surrogateescape")
+        if named is not None and 0 < len(content) <= 4096:
+            name, value = named[1].decode("utf-8", "replace"), content.decode("utf-8", "replace")
+            key = detect.without_scope(name, value)
+            if self._secret(name, key, form=True):
+                return head + blank + (self.found(f"field {name}", key) + value[len(key) :]).encode()
+        return head + blank + self._replaced(content, detect.in_columns(content, sent=True))
 
     def _text(self, text: str) -> str:
         """Learn the secrets of well-known formats in a header or URL; return it with the known secrets replaced."""

@@ -68,6 +68,8 @@ CASES: list[tuple[str, Request, Headers, bytes]] = [
     ("field password in request body", Request("POST", "https://a.test/", (("Content-Type", "multipart/form-data; boundary=b"),), b'--b\r\nContent-Disposition: form-data; name="password"\r\n\r\nletmein99\r\n--b--\r\n'), HTML, b"x"),
     ("member password in request body", Request("POST", "https://a.test/", (("Content-Type", "text/plain"),), b'{"password": "letmein99"}'), HTML, b"x"),
     ("member password in request body", Request("POST", "https://a.test/", (("Content-Type", "application/json"),), b'{"password": "letmein99"}'), HTML, b"x"),
+    ("member password in response body", Request("GET", "https://a.test/"), (("Content-Type", "text/plain"),), b"user,password\r\nann,letmein99\r\n"),
+    ("member X-Amz-Signature in response body", Request("GET", "https://a.test/"), HTML, b'<img src="/i.png?a=1&amp;X-Amz-Signature=' + sha256(b"i").hexdigest().encode() + b'">'),
 ]  # fmt: skip
 
 

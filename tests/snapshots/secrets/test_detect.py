@@ -99,6 +99,7 @@ def test_a_password_in_strings_of_json_keeps_them_readable(depth: int) -> None:
         'mutation {{ login(password: """{}""") {{ id }} }}',
         '{{"query": "mutation {{ login(password: \\"\\"\\"{}\\"\\"\\") }}"}}',
         "user%5Bpassword%5D={}",
+        'a:2:{{s:4:"user";s:3:"bob";s:8:"password";s:14:"{}";}}',
     ],
 )
 @pytest.mark.parametrize("media", ["application/json", "text/plain"])
@@ -116,21 +117,84 @@ def test_every_password_of_a_list_is_found() -> None:
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
-def test_a_column_of_passwords_is_found_in_a_table(mark: str) -> None:
+@pytest.mark.parametrize("place", ["request", "part of a form", "answer"])
+def test_a_column_of_passwords_is_found_in_a_table(mark: str, place: str) -> None:
     rows = [
         ["user", "password", "city"],
         ["ann", WORD, "Ulm"],
-        ['"b, o; b"', '"a ""b"" c"', ""],
-        ["", "short", "x"],
+        ['"b, o; b\nb"', '"a""b""c4"', ""],
+        ["", "short1", "x"],
     ]
     body = "".join(mark.join(row) + "\r\n" for row in rows)
     redactor = Redactor(b"k" * 32)
-    stored = redactor.request(
-        Request("POST", "http://a.test/", (("Content-Type", "text/csv"),), body.encode())
-    ).body.decode()
-    for row, secret in zip(rows[1:], (WORD, 'a "b" c', "short"), strict=True):
+    if place == "answer":
+        answer = Response(200, "OK", (("Content-Type", "text/plain"),), body.encode())
+        stored = redactor.response(answer).body.decode()
+    else:
+        before = '--B\r\nContent-Disposition: form-data; name="f"; filename="a.csv"\r\n\r\n'
+        after, media = "\r\n--B--\r\n", "multipart/form-data; boundary=B"
+        if place == "request":
+            before, after, media = "", "", "text/csv"
+        request = Request(
+            "POST", "http://a.test/", (("Content-Type", media),), (before + body + after).encode()
+        )
+        stored = redactor.request(request).body.decode().removeprefix(before).removesuffix(after)
+    for row, secret in zip(rows[1:], (WORD, 'a"b"c4', "short1"), strict=True):
         row[1] = redactor.pseudonym(secret)
     assert stored == "".join(mark.join(row) + "\r\n" for row in rows)
+
+
+@pytest.mark.parametrize("depth", range(3))
+def test_a_number_that_is_a_password_becomes_a_text(depth: int) -> None:
+    text = json.dumps({"user": "bob", "passcode": 83920471, "cvc": 482, "n": 482})
+    for _ in range(depth):
+        text = json.dumps({"arguments": text})
+    stored = json.loads(sent(text.encode()).partition(b" ")[2])
+    for _ in range(depth):
+        stored = json.loads(stored["arguments"])
+    assert stored["passcode"].startswith(PREFIX)
+    assert stored["cvc"].startswith(PREFIX)
+    assert (stored["user"], stored["n"]) == ("bob", 482)
+
+
+@pytest.mark.parametrize("first", ["query", "variables"])
+def test_a_variable_of_graphql_is_judged_by_the_argument_that_it_gives(first: str) -> None:
+    body: dict[str, object] = {
+        "query": "mutation ($u: String!, $p: String!) { login(user: $u, password: $p) { id } }",
+        "variables": {"u": "bob1234567", "p": WORD},
+    }
+    body = {first: body.pop(first), **body}
+    stored = json.loads(sent(json.dumps(body).encode()).partition(b" ")[2])
+    assert stored["variables"]["p"].startswith(PREFIX)
+    assert stored == body | {"variables": {"u": "bob1234567", "p": stored["variables"]["p"]}}
+
+
+@pytest.mark.parametrize("name", ["sig", "X-Amz-Signature", "X-Goog-Signature", "Signature", "key", "code"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<img src="/i.png?w=1&amp;{}">',
+        "<img src=/i.png?{}&w=1>",
+        '{{"url": "https:\\/\\/a.test\\/i.png?w=1\\u0026{}"}}',
+        "i {{ background: url(https://b.test/i.png?{}) }}",
+        '<a href="?{}#top">',
+    ],
+)
+def test_an_address_in_an_answer_has_the_pseudonym_of_its_request(name: str, page: str) -> None:
+    redactor = Redactor(b"k" * 32)
+    stored = redactor.response(
+        Response(200, "OK", (("Content-Type", "text/html"),), page.format(f"{name}={DRAWN}%3D").encode())
+    ).body
+    asked = redactor.url(f"https://a.test/i.png?{name}={DRAWN}%3D").partition("?")[2]
+    assert PREFIX in asked
+    assert stored == page.format(asked).encode()
+
+
+@pytest.mark.parametrize(
+    "code", ["return t?key={0}.sig:e.code={0}", "a&&sig={0}", "let sig={0};", "x/y; t&code={0}", "i.key={0}"]
+)
+def test_code_that_looks_like_an_address_stays_as_it_is(code: str) -> None:
+    assert given(code.format(DRAWN).encode(), "text/javascript") == code.format(DRAWN).encode()
 
 
 def test_what_a_schema_says_of_a_password_is_none() -> None:
@@ -243,16 +307,23 @@ def test_what_a_server_says_of_passwords_is_none(said: str) -> None:
     assert given(body) == body
 
 
-@pytest.mark.parametrize("name", ["msgpack", "cbor"])
-@pytest.mark.parametrize("word", [WORD, "a-word-of-more-than-31-letters-" + WORD])
+@pytest.mark.parametrize("name", ["msgpack", "msgpack's bytes", "cbor", "cbor's bytes", "bson"])
+@pytest.mark.parametrize("word", [WORD, "a-word-of-more-than-31-letters-" + WORD, "word" * 80 + WORD])
 def test_a_password_is_found_in_a_message_with_lengths(name: str, word: str) -> None:
     size = len(word)
-    if name == "msgpack":
-        before = b"\x82\xa8password" + (bytes((0xA0 + size,)) if size < 32 else bytes((0xD9, size)))
-        after = b"\xa1n\x01"
+    wide = bytes((size,)) if size < 256 else size.to_bytes(2)
+    if name == "bson":
+        before = b"\x2f\1\0\0\2user\0\4\0\0\0bob\0\2password\0" + (size + 1).to_bytes(4, "little")
+        after = b"\0\x10n\0\1\0\0\0\0"
+    elif name[0] == "m":
+        texts = name == "msgpack"
+        long = (0xD9 if texts else 0xC4) + (size > 255)
+        head = bytes((0xA0 + size,)) if size < 32 and texts else bytes((long,)) + wide
+        before, after = b"\x82\xa8password" + head, b"\xa1n\x01"
     else:
-        before = b"\xa2hpassword" + (bytes((0x60 + size,)) if size < 24 else bytes((0x78, size)))
-        after = b"an\x01"
+        kind = 0x60 if name == "cbor" else 0x40
+        head = bytes((kind + size,)) if size < 24 else bytes((kind + 0x18 + (size > 255),)) + wide
+        before, after = b"\xa2hpassword" + head, b"an\x01"
     stored = sent(before + word.encode() + after, "application/octet-stream").partition(b" ")[2]
     assert stored.startswith(before + PREFIX.encode())
     assert stored.endswith(after)

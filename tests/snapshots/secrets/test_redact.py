@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -448,6 +449,32 @@ def test_mask_joins_what_differs_only_in_a_secret(redactor: Redactor) -> None:
     assert mask(one).body != mask(other).body
     plain = Request("GET", "https://a.test/?q=1")
     assert mask(plain) is plain
+
+
+@pytest.mark.parametrize("kind", ["RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK"])
+@pytest.mark.parametrize("fields", ["", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,4F2A\n\n"])
+def test_a_private_key_is_replaced(redactor: Redactor, kind: str, fields: str) -> None:
+    lines = "\n".join(4 * ["aB3/" * 16])
+    body = f"-----BEGIN {kind}-----\n{fields}{lines}\n-----END {kind}-----\n".encode()
+    for packed in (body, json.dumps({"file": body.decode()}).encode()):
+        got = redactor.request(Request("POST", "https://a.test/", (("Content-Type", "text/plain"),), packed))
+        assert b"aB3/" not in got.body
+
+
+def test_a_password_in_a_cookie_of_json_is_replaced(redactor: Redactor) -> None:
+    cookie = "filter=" + quote(json.dumps({"user": "ann", "password": "hunter2hunter2"}))
+    got = redactor.request(Request("GET", "https://a.test/", (("Cookie", f"lang=en; {cookie}"),)))
+    kept = json.loads(unquote(got.headers[0][1].partition("filter=")[2]))
+    assert kept == {"user": "ann", "password": redactor.pseudonym("hunter2hunter2")}
+
+
+def test_a_password_among_a_programs_arguments_is_replaced(redactor: Redactor) -> None:
+    command = ["curl", "-u", "ann:hunter2hunter2", "https://a.test/"]
+    assert redactor.value(command) == [
+        *command[:2],
+        f"ann:{redactor.pseudonym('hunter2hunter2')}",
+        command[3],
+    ]
 
 
 def test_redacting_twice_changes_nothing_more(redactor: Redactor) -> None:

@@ -56,6 +56,7 @@ class Drill:
 
     @property
     def outcomes(self) -> dict[str, int]:
+        """Outcome -> number of attempts."""
         return dict(sorted(Counter(one.outcome for one in self.attempts).items()))
 
     def __str__(self) -> str:

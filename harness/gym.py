@@ -63,6 +63,7 @@ class StillwebEnv(gymnasium.Env[str, str]):
         return told, taken.reward, taken.terminated, taken.truncated, info
 
     def render(self) -> str | None:
+        """Return the last text that was seen."""
         return self._seen.text if self.render_mode == "ansi" else None
 
     def close(self) -> None:

@@ -46,6 +46,7 @@ class NoRoom(MissingCapability):
 
     @classmethod
     def at(cls, where: str | os.PathLike[str], why: str | None, then: str = NOTHING) -> NoRoom:
+        """Return the error for a full place; `then` says what to do."""
         made = cls(f"{os.fspath(where)}: {why}; {then}")
         made.why = why or ""
         return made

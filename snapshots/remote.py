@@ -166,6 +166,7 @@ def _status(error: BaseException | None) -> object:
 
 
 def _store_errors() -> tuple[type[BaseException], ...]:
+    """Return the error classes of the libraries that are loaded."""
     found: list[type[BaseException]] = [OSError, TimeoutError]
     for module, name in (
         ("botocore.exceptions", "BotoCoreError"),

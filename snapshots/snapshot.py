@@ -149,6 +149,7 @@ class Snapshot:
 
     @property
     def layers(self) -> Sequence[Layer]:
+        """Return the layers, the lowest first."""
         return self._layers
 
     @property
@@ -469,6 +470,7 @@ class Snapshot:
             yield self._entry_record(self._layers[number], entry)
 
     def count_texts(self) -> int:
+        """Count the `texts`, from the index only."""
         return sum(1 for _ in _conversions([layer.index for layer in self._layers]))
 
     def text(self, address: str) -> FrozenText | None:

@@ -54,6 +54,7 @@ class Lane:
         return lane
 
     def over(self) -> None:
+        """Mark the lane as ended."""
         if self.end is None:
             self.end = self.lanes.tick()
 
@@ -98,6 +99,7 @@ class Lanes:
             return self._moment
 
     def begin(self, thread: threading.Thread) -> Call:
+        """Begin a call; `thread` is the one that asked for it."""
         lane = self._lane_of(thread)
         if lane is self.root:
             self.look(everyone=True)  # after a call of the root, a thread of a pool counts as a new lane
@@ -347,6 +349,7 @@ def _tool_key(
 
 
 def _texts(value: Any) -> list[str]:
+    """Return all texts in a JSON value."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):

@@ -495,6 +495,7 @@ def code_of(spec: str) -> tuple[str, ...]:
 
 
 def _imports(file: Path, package: str) -> Iterator[str]:
+    """Yield the dotted names that a file of `package` may import."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):  # told when it is imported

@@ -15,6 +15,7 @@ Part = dict[str, Any]  # an MCP content part
 def call_members(
     name: str, contract: str | None, arguments: dict[str, Any], result: ToolResult, seconds: float
 ) -> Part:
+    """Return the members of a `tool_call` event."""
     meta = dict(result.meta)
     if "missed" in meta:
         meta["missed"] = sorted(meta["missed"])

@@ -265,4 +265,5 @@ def _plain(text: str) -> str:
 
 
 def _has(text: str, cell: str) -> bool:
+    """Return True if a text holds a cell as whole words."""
     return re.search(rf"(?<!\w){re.escape(cell)}(?!\w)", text) is not None

@@ -52,6 +52,7 @@ class BusyAnswers:
         return True
 
     def take(self) -> Asked:
+        """Return what was asked since the last call."""
         taken, self._asked = self._asked, []
         return taken
 

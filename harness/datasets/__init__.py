@@ -81,6 +81,7 @@ def _as_read_back(task: Task) -> Task:
 
 
 def _build(record: Record, kind: str | None) -> tuple[Task, frozenset[str]]:
+    """Return the task of a record, and the fields that its set knows."""
     for name, module_name in KINDS.items():
         module = importlib.import_module(module_name)
         if name == kind or (kind is None and module.recognise(record.data)):

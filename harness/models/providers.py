@@ -31,6 +31,8 @@ def client_of(provider: str, tape: Tape, **options: Any) -> ModelClient:
 
 
 class AnthropicClient(ModelClient):
+    """Client of Anthropic's Messages API."""
+
     def open_sdk(self, key: str, base_url: str, http: httpx.AsyncClient, timeout: float) -> Any:
         """Return the SDK's client over `http`, which makes no tries of its own."""
         sdk = require("anthropic").AsyncAnthropic(
@@ -64,6 +66,8 @@ class AnthropicClient(ModelClient):
 
 
 class GeminiClient(ModelClient):
+    """Client of Gemini's generateContent."""
+
     def open_sdk(self, key: str, base_url: str, http: httpx.AsyncClient, timeout: float) -> Any:
         """Return the SDK's client over `http`, which makes no tries of its own."""
         genai = require("google.genai")

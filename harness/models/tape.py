@@ -243,6 +243,7 @@ class Tape:
 
     @property
     def generations(self) -> Mapping[str, int]:
+        """Session -> number of its generations."""
         return self._generation
 
     def _key(self, call: Call) -> str:
@@ -659,6 +660,7 @@ def gather(path: Path) -> int:
 
 
 def _by_session(snapshot: Any) -> dict[str, list[Any]]:
+    """Return the captures of each session in recorded order."""
     found: dict[str, list[Any]] = defaultdict(list)
     for capture in sorted(snapshot.captures(), key=lambda c: c.begin):
         found[capture.session].append(capture)

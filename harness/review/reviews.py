@@ -192,6 +192,7 @@ class Review:
     override: str | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the members of a `review` event."""
         return {
             "reviewer": self.reviewer,
             "class": self.primary,
@@ -268,6 +269,7 @@ def _same_attempt(trace: Trace, of: str) -> None:
 
 
 def latest_reviews(trace: Trace) -> dict[str, Event]:
+    """Return each reviewer's last review of an attempt."""
     return {event["reviewer"]: event for event in trace.of("review")}
 
 

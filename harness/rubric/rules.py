@@ -105,6 +105,7 @@ class _Draft:
     ordered: bool | None = None
 
     def fields(self) -> dict[str, FieldRule]:
+        """Return the rules of the columns that have any."""
         return {
             name: FieldRule(
                 self.types.get(name, "string"),

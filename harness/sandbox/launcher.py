@@ -623,6 +623,7 @@ def _become(user: int) -> None:
 
 
 def _give(folder: str, user: int) -> None:
+    """Make a user the owner of a folder and of all in it."""
     for place, names, files in os.walk(folder):
         for name in (".", *names, *files):
             os.chown(os.path.join(place, name), user, user, follow_symlinks=False)

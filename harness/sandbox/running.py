@@ -92,6 +92,7 @@ class Ending:
         self.ended = False
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """Take in a process that was started."""
         with self._lock:
             self._running.add(process)
             if self.ended:
@@ -258,6 +259,7 @@ class Channel:
             raise StillwebError(f"{program}: was not started: its launcher ended without a report")
 
     def close(self) -> None:
+        """Close the channel and the listeners that it brought."""
         for one in (self.connection, *self.listeners):
             one.close()
 

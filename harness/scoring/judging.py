@@ -156,6 +156,7 @@ class _RecordedJudge:
 
 
 def _of_judge(event: Event) -> bool:
+    """Return True for a judge's answer, and for the note that it failed."""
     return event.get("purpose") == "judge" or (event["event"] == "evidence" and event["kind"] == "judge")
 
 

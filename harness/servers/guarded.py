@@ -114,6 +114,7 @@ class Guarded:
 
 
 def _given(body: bytes, receive: Any) -> Any:
+    """Return an ASGI `receive` that gives the body which was already read."""
     left = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Any:

@@ -275,6 +275,7 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
 
 
 def address_of(listener: socket.socket, token: str = "") -> str:
+    """Return the URL of the server on this listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://{host_port(host, port)}{PATH}" + (f"?token={token}" if token else "")
 

@@ -82,6 +82,7 @@ def request_of(server: str, method: str, params: dict[str, Any], *, reads: bool 
 
 
 def slug(name: str) -> str:
+    """Return a server's name as a host name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "server"
 
 
@@ -90,6 +91,8 @@ def slug(name: str) -> str:
 
 @dataclass
 class _Call:
+    """A request that the server has not answered yet."""
+
     message: dict[str, Any]
     begin: int
     session: str
@@ -114,6 +117,7 @@ class Recording:
         self.left: list[str] = []  # calls that were not stored, and why
 
     def sent(self, line: bytes) -> None:
+        """Note a line from the client."""
         for message in _messages(line):
             if isinstance(message.get("method"), str) and "id" in message and message["method"] != "ping":
                 with self._lock:
@@ -399,6 +403,8 @@ def _quietly(work: Callable[[], None]) -> Callable[[], None]:
 
 @contextmanager
 def _ended_with(server: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the server when this process is asked to end."""
+
     def end(number: int, _: object) -> None:
         server.send_signal(number)
 

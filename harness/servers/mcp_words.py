@@ -32,6 +32,7 @@ def identity(toolset: Toolset) -> tuple[str, str, str | None]:
 
 
 def call_result(result: ToolResult) -> dict[str, Any]:
+    """Return the JSON result of a `tools/call`."""
     value: dict[str, Any] = {"content": result.content, "isError": result.is_error}
     if result.meta:
         value["_meta"] = {META: result.meta}

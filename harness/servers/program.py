@@ -68,12 +68,14 @@ class AttemptTools:
         return self._toolset.unknown_code(name)
 
     def session(self, name: str) -> AttemptTools:
+        """Return the attempt's session for every connection."""
         return self
 
     async def do(self, work: Callable[[Visit], T]) -> T:
         return await self._session.do(work)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool and record the call."""
         begin = time.perf_counter()
         try:
             result = await self._session.call(name, arguments)

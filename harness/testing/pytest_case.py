@@ -193,6 +193,7 @@ class Case:
         }
 
     def answer(self, request: Request) -> Reply:
+        """Return the answer to a request, made in this process."""
         if self._answer is None:
             from stillweb.harness.testing.transports import in_process
 

@@ -87,6 +87,7 @@ def _leaves(held: Held, patience: Any) -> bool:
 
 
 def _reason(reply: Reply) -> bytes:
+    """Return the reason phrase of the status line."""
     return reply.wire_head.partition(b"\r\n")[0].split(b" ", 2)[2].strip()
 
 
@@ -139,6 +140,7 @@ class _Read:
             self.msg[name] = value
 
     def isclosed(self) -> bool:
+        """Return True: there is no connection."""
         return True
 
     def close(self) -> None:

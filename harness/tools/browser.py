@@ -261,6 +261,7 @@ class BrowserTool:
         raise NotImplementedError(name)
 
     async def close(self) -> None:
+        """Close the gateway and the browser that this tool started."""
         await asyncio.to_thread(self._own.close)
 
 

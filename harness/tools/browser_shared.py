@@ -74,6 +74,7 @@ class SharedBrowser:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._running()))
 
     def close(self) -> None:
+        """Close the browser and end its thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:

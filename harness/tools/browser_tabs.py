@@ -40,6 +40,7 @@ class Message:
 
     @property
     def level(self) -> str:
+        """Severity of the message, one of LEVELS."""
         if self.kind in ("error", "assert", "pageerror"):
             return "error"
         return self.kind if self.kind in ("warning", "debug") else "info"

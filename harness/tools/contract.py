@@ -75,6 +75,7 @@ class Contract:
         ]
 
     def say(self, key: str, /, **values: object) -> str:
+        """Return a string of the contract with its values filled in."""
         return self.strings[key].format(**values)
 
 

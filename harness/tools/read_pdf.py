@@ -279,4 +279,5 @@ def _leading_int(text: str) -> int | None:
 
 
 def png_size(data: bytes) -> tuple[int, int]:
+    """Return the width and height of a PNG."""
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")

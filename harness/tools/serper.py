@@ -225,6 +225,7 @@ def whole(value: Any, default: int) -> int:
 
 
 def parse_object(body: bytes) -> dict[str, Any] | None:
+    """Parse a JSON object; return None for any other body."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

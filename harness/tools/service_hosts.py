@@ -66,6 +66,7 @@ class _Host:
             return with_verdict(json_response(value, 429, "Too Many Requests"), "synthetic")
 
     def reset(self, session: str) -> None:
+        """Forget a session's state at all services."""
         self.visits.forget(session)
 
 

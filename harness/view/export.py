@@ -54,6 +54,8 @@ class _Queue(Linker):
 
 
 class _Folder(_Queue):
+    """Addresses as files of a folder spell them."""
+
     def __init__(self) -> None:
         super().__init__()
         self.policy = FILES_POLICY

@@ -144,6 +144,7 @@ class Library:
         self.shelf.close()
 
     def snapshot_of(self, run: str) -> str:
+        """Return the name of a run's snapshot; "" if it has none."""
         return self._of_run[run]
 
     def frame_of_view(self, snapshot: str, view: str) -> str:

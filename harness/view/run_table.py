@@ -106,6 +106,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
+        """Return True if the attempt has a score."""
         return self.status not in (UNFINISHED, DAMAGED)
 
     @property
@@ -491,6 +492,7 @@ class RunTable:
         self.version += 1
 
     def find(self, name: str) -> Row | None:
+        """Return the row whose trace has this name, or None."""
         return self._once("names", lambda: {row.name: row for row in self.rows}).get(name)
 
     @property

@@ -53,6 +53,7 @@ class AttemptReport:
 
 
 def sheet_of(trace: Trace) -> AttemptReport:
+    """Return the sheet of a trace, which may be unfinished."""
     score = trace.last("score") or {"metrics": {}, "status": "zero", "detail": {}}
     answer = trace.last("answer") or {"text": None, "end": "none"}
     rows = answer.get("rows") or []

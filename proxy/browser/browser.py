@@ -492,6 +492,7 @@ async def _state_of(context: BrowserContext) -> dict[str, Any]:
 
 
 def _state(storage: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return local storage as Playwright's storage state."""
     origins: dict[str, list[dict[str, str]]] = {}
     for origin, name, value in storage:
         origins.setdefault(origin, []).append({"name": name, "value": value})

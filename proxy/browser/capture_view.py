@@ -92,6 +92,7 @@ class Recording:
         return sight
 
     def address(self, url: str, steps: Sequence[Step]) -> str:
+        """Return the address of a view, whose URL and steps name no secret."""
         return view_address(self.veil.text(url), self.veil.json(list(steps)))
 
     async def new_captures(self) -> list[Capture]:

@@ -215,6 +215,7 @@ def _user_agent(text: str, where: str) -> str:
 
 
 def _is_value(value: Any) -> bool:
+    """Return True for a text or number that a header's value may be."""
     return (
         isinstance(value, str | int | float)
         and not isinstance(value, bool)

@@ -39,14 +39,17 @@ JAVA_PASSWORD = "changeit"  # Java's default password; the store holds no secret
 
 
 def wget_settings(pem: Path) -> Path:
+    """Return the path of the wgetrc."""
     return pem.with_suffix(".wgetrc")
 
 
 def php_settings(pem: Path) -> Path:
+    """Return the directory with the php.ini."""
     return pem.with_suffix(".php")
 
 
 def java_store(pem: Path) -> Path:
+    """Return the path of the Java trust store."""
     return pem.with_suffix(".jks")
 
 

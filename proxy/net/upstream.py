@@ -122,6 +122,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _names(entry: str, host: str, port: int) -> bool:
+    """Return True if an entry of NO_PROXY stands for a host and port."""
     place = _PLACE.fullmatch(entry)
     if place is None or place["port"] not in (None, str(port)):
         return False

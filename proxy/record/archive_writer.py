@@ -295,6 +295,7 @@ class ArchiveWriter:
         return self._put - self._done
 
     def session(self, name: str) -> SessionLog:
+        """Return the log of a session, made on first use."""
         return self.sessions.setdefault(name, SessionLog())
 
     def put(self, item: Draft | Callable[[], None]) -> None:

@@ -67,6 +67,7 @@ def site_of(request: http.Request, *, tunnelled: bool = False) -> str:
 
 
 def path_of(request: http.Request) -> str:
+    """Return the path and query of a request."""
     path = target_text(request.data.path)
     return path if path.startswith("/") else f"/{path}"
 
@@ -185,6 +186,7 @@ class FailureLog:
         self.given_up.append(public(url, self._redactor))
 
     def settle(self, entry: Entry) -> None:
+        """Withdraw a failure."""
         # by the entry and not by its URL, which may hold a secret that was learned since
         (self.failures if entry in self.failures else self.errands).remove(entry)
 

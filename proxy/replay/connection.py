@@ -523,6 +523,7 @@ class Arrivals(Channel):
             self._transport.close()
 
     def _refuse(self, bad: BadRequest, message: Message | None) -> None:
+        """Answer a malformed request and close the connection."""
         raise NotImplementedError
 
 
@@ -726,6 +727,7 @@ class Connection(Arrivals):
             asyncio.get_running_loop().call_soon(self._prepare)
 
     async def _after(self, delay: float, act: Callable[[], None]) -> None:
+        """Act after a fault's delay in seconds."""
         self._holding = True
         await asyncio.sleep(delay)
         self._holding = False

@@ -136,6 +136,7 @@ class FaultSession:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def meet(self, request: Request) -> Met | None:
+        """Count the request and return the first fault that it meets."""
         met: Met | None = None
         same = ""
         for fault in self._faults:
@@ -187,6 +188,7 @@ class Faults:
             raise UsageError(f"{where}: faults: the id {twice[0]!r} stands twice. Give each fault its own")
 
     def session(self, name: str) -> FaultSession:
+        """Return the faults of a session, counted from its start."""
         return FaultSession(self, name)
 
 

@@ -222,6 +222,7 @@ BACKLOG = 1024
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop, uvloop's if it is installed."""
     try:
         import uvloop
     except ImportError:

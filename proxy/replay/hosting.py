@@ -12,6 +12,7 @@ VirtualHost = Callable[[Request, str], Response]
 
 
 def reset_in(hosts: Iterable[VirtualHost], session: str) -> None:
+    """Reset a session in the hosts that keep state for it."""
     for host in hosts:
         reset = getattr(host, "reset", None)
         if reset is not None:

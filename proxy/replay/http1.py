@@ -119,6 +119,7 @@ class Parser:
 
     @property
     def buffered(self) -> int:
+        """Bytes received and not yet parsed."""
         return len(self._buffer) + len(self._gathered)
 
     def take(self) -> bytes:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 class Open(Protocol):
+    """A connection that the hub can end."""
+
     def abort(self) -> None: ...
     def overdue(self, now: float, /) -> None: ...
 
@@ -142,6 +144,7 @@ class Hub:
         return self.answerer.virtual(request, line, made, met)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
+        """Run a function on a thread of the pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def next_piece(self, pieces: Iterator[bytes]) -> bytes | None:
@@ -168,6 +171,7 @@ class Hub:
         )
 
     def status(self) -> dict[str, Any]:
+        """Return the data of the status page."""
         stats, error = self.stats(), self.ledger.error
         return {
             "replaying": True,

@@ -95,6 +95,7 @@ class ServerTls:
         return self._out.read() if self._out.pending else b""
 
     def close(self) -> bytes:
+        """Return the closing alert."""
         if self.ready:
             with contextlib.suppress(ssl.SSLError, OSError):  # unwrap awaits the client's alert; ours is out
                 self.ssl.unwrap()

@@ -59,6 +59,7 @@ class FilePlace:
         self.name = name or str(path)
 
     def fileno(self) -> int:
+        """Return the file descriptor, for mmap."""
         return self._fd
 
     def read(self, offset: int, length: int) -> bytes:

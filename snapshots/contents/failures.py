@@ -44,6 +44,7 @@ REASONS = (*_REASONS, OTHER)
 
 
 def reason_of(told: str) -> str:
+    """Return the kind of a failure from its message."""
     return next((reason for reason, pattern in _PATTERNS.items() if pattern.search(told)), OTHER)
 
 
@@ -99,6 +100,7 @@ class Failure:
         return self.given is not None and self.given.status == OPENED
 
     def to_json(self) -> dict[str, Any]:
+        """Return the content of the record."""
         request = self.request
         found: dict[str, Any] = {
             "method": request.method,

@@ -151,6 +151,7 @@ class RecordedOnDisk(Recorded):
         self._numbers: dict[bytes, int] = {}  # number of the first capture of each payload, by digest
 
     def load(self, captures: Lines, others: Iterable[bytes]) -> None:
+        """Load the lines of an earlier recording."""
         self.others += others
         for line in captures:
             capture = capture_of(line)

@@ -250,6 +250,7 @@ def measure(body: bytes | BinaryIO) -> tuple[int, str]:
 
 
 def block_digest(head: bytes, body: bytes | BinaryIO) -> str:
+    """Return the digest of an HTTP head followed by its body."""
     value = hashlib.sha256(head)
     for piece in pieces(body):
         value.update(piece)

@@ -93,6 +93,7 @@ def first_kind(accept: str) -> str:
 
 
 def usual(media: str) -> str:
+    """Return the registered name of a media type that is also sent under others (JSON)."""
     return "application/json" if media in ("text/json", "application/x-json") else media
 
 

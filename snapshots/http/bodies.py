@@ -86,6 +86,7 @@ class Body:
     size: int = field(default=0, compare=False)  # about the bytes of JSON as text
 
     def with_value(self, value: Any) -> Body:
+        """Return a body of the same kind with another value."""
         return replace(self, value=value, canonical=None)
 
 

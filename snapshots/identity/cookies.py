@@ -69,6 +69,7 @@ def credentials_of(headers: Headers) -> str:
 
 
 def cookies_of(headers: Headers) -> list[tuple[str, str]]:
+    """Return the cookies of a request in order."""
     found = []
     for name, value in headers:
         if name.lower() == "cookie":
@@ -88,6 +89,7 @@ def is_choice(name: str, value: str) -> bool:
 
 
 def choices_of(headers: Headers) -> dict[str, str]:
+    """Return the cookies of a request that may be choices."""
     return dict(_choices(headers))
 
 

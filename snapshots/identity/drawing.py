@@ -177,6 +177,7 @@ class Drawing:
         )
 
     def _names(self, capture: Capture) -> set[str]:
+        """Return the ids that an answer or its address names."""
         found = self._named.get(capture.place)
         if found is None:
             found = self._named[capture.place] = _named(capture.url + "\n" + text_of(self._read(capture)))
@@ -184,10 +185,12 @@ class Drawing:
 
 
 def drawn_ids(request: Request) -> list[str]:
+    """Return the ids in the body of a request, in order."""
     return request.derived("drawn ids", lambda one: ids_in(one.body))
 
 
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
+    """Return a request with recorded ids in place of a client's own."""
     own = {mine: recorded for recorded, mine in ids.items()}
 
     def told(one: Request) -> Request:
@@ -205,6 +208,7 @@ def _made(capture: Capture, placed: bool) -> bool:
 
 
 def _told(request: Request, placed: bool) -> bytes:
+    """Return the bytes of a request in which drawn ids may stand."""
     return request.url.encode("utf-8", "surrogatepass") + b"\n" + request.body if placed else request.body
 
 

@@ -215,6 +215,7 @@ def _within(value: Any, place: tuple[object, ...]) -> Iterator[tuple[Any, Any, t
 
 
 def _pieces(value: Any, place: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], str]]:
+    """Yield the texts in a JSON value, each with its place."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, (dict, list)):
@@ -223,6 +224,7 @@ def _pieces(value: Any, place: tuple[object, ...]) -> Iterator[tuple[tuple[objec
 
 
 def _put(value: Any, place: tuple[object, ...], told: Mapping[tuple[object, ...], Iterator[str]]) -> Any:
+    """Return a JSON value with the next of the `told` texts in each place."""
     if isinstance(value, str):
         return next(told[place])
     if not isinstance(value, (dict, list)):

@@ -112,6 +112,7 @@ def overridden(request: Request) -> bool:
 
 
 def opens_socket(request: Request) -> bool:
+    """Return True if a request is a WebSocket handshake."""
     return any(n in UPGRADE and v.strip().lower() == WEBSOCKET for n, v in request.headers)
 
 
@@ -163,6 +164,7 @@ def mix(*parts: object) -> int:
 
 
 def digest(parsed: Parsed) -> str:
+    """Return the canonical key of a parsed request."""
     return parsed.derived("digest", _digest)
 
 

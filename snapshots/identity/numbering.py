@@ -36,6 +36,7 @@ _DIGEST = re.compile(
 
 
 def ids_in(said: Said) -> list[str]:
+    """Return the ids in a message, in order."""
     return [match[0] for match in matches(DRAWN, _text(said), REACH)]
 
 

@@ -589,10 +589,12 @@ class RuleSet:
 
     @cached_property
     def _in_paths(self) -> list[Field]:
+        """The fields that are looked for in paths."""
         return [f for rule in self.rules for f in rule.blank if f.place == "segments"]
 
     @cached_property
     def _named(self) -> Callable[[str], list[Field]]:
+        """The fields of a query that have a name, by the name."""
         fields = [f for rule in self.rules for f in (*rule.drop, *rule.blank) if f.place == "query"]
         return cached(lambda name: [f for f in fields if f.name.fullmatch(name)])
 
@@ -690,6 +692,7 @@ class _Sides:
         self._masked = tuple(map(parse, masked)) if self._hides else self._plain
 
     def changed_by(self, rule: Rule) -> bool:
+        """Return True if `rule` changes either request."""
         if rule.kind == "redacted":
             return self._hides
         return any(KINDS[rule.kind](rule, one, self._issued) is not one for one in self._plain)

@@ -386,6 +386,7 @@ def _headers(message: dict[str, Any]) -> Headers:
 
 
 def _given(cookie: dict[str, Any]) -> str:
+    """Return the Set-Cookie of a cookie that an answer gave."""
     from email.utils import format_datetime  # imported late: it loads socket and random
 
     told = [f"{cookie['name']}={cookie.get('value', '')}"]

@@ -263,6 +263,7 @@ class SwiftPairs:
         return found
 
     def _kind(self, media: str) -> bytes:
+        """Return the media type as JSON."""
         if len(self._kinds) >= REMEMBERED:
             self._kinds.clear()
         found = self._kinds[media] = json_text(media_of(media)).encode(errors="surrogatepass")

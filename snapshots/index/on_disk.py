@@ -121,6 +121,7 @@ class OnDisk:
         yield from (line for (line,) in self._scratch.rows("SELECT line FROM captures ORDER BY line"))
 
     def close(self) -> None:
+        """Close the database and delete its file."""
         self._scratch.close()
 
     def __enter__(self) -> OnDisk:

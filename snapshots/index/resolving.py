@@ -93,6 +93,7 @@ class Originals:
         return Original(*row)
 
     def by_id(self, record_id: str) -> Row | None:
+        """Return the last original with a record id."""
         return self._by_id.get(record_id)
 
     def by_moment(self, moment: str) -> Row | None:
@@ -123,6 +124,7 @@ class Originals:
 
     @cached_property
     def _by_moment(self) -> dict[str, Row]:
+        """First original of each moment."""
         found: dict[str, Row] = {}
         for row in self._rows():
             if (moment := moment_in(row[LINE])) in self._wanted:

@@ -360,6 +360,8 @@ def _profile(a: Profile | None, b: Profile | None) -> dict[str, tuple[Any, Any]]
 
 
 def _rules(a: Snapshot, b: Snapshot) -> list[str]:
+    """Return one line for each rule that only one snapshot has or refuses."""
+
     def told(value: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str]]]:
         return set(value["rules"]), {(r["rule"], r["path"]) for r in value["refused"]}
 

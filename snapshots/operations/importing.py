@@ -258,6 +258,7 @@ def copy_view(source: Snapshot, view: View, writer: Writer) -> None:
 
 
 def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[str, bytes]:
+    """Return the readable resources of a view, by kind."""
     found: dict[str, bytes] = {}
     for kind in RESOURCES:
         with noting_damage(report, view.address):

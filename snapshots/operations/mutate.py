@@ -400,6 +400,7 @@ def _plain(response: Response) -> Response:
 
 
 def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> tuple[Response, str]:
+    """Return a changed response, and what the mutation found in it."""
     media = capture.mime.partition(";")[0].strip().lower()
     if "status" in entry:
         return replace(response, status=entry["status"], reason=""), f"status {response.status}"

@@ -202,6 +202,7 @@ class _Opened:
 
 
 def answer_in(record: warc.Record, method: str) -> Response:
+    """Return the response in a whole record."""
     if record.kind == "resource":
         return messages.resource_response(record.fields.get("content-type", ""), record.block)
     return messages.parse_response(record.block, ours=record.ours, method=method)

@@ -1,4 +1,4 @@
-"""One agent as a Python program, for Node and as an MCP client: recorded once, unchanged, it replays with no way out."""
+"""The example agent as a Python program, for Node and as an MCP client: recorded once, it replays unchanged and with no way out."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
 
 @pytest.mark.slow
 def test_a_page_tells_what_it_is_given(world: World) -> None:
-    """Else the cheats with files would find nothing in any case."""
+    """If the page did not, the cheats with files would find nothing in any case."""
     session = world.session()
     told = []
     for tool, more in (("browser_file_upload", {}), ("browser_drop", {"target": "#to"})):

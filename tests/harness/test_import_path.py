@@ -45,7 +45,7 @@ def test_a_module_that_is_not_there_is_named(name: str, missing: str) -> None:
 def test_a_run_is_scored_and_repeated_from_another_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its scorers are found where it was begun; from elsewhere it is not gone on with as if it had been begun there."""
+    """A run's scorers are found where the run was begun; from elsewhere the run is not continued as if begun there."""
     (tmp_path / "begun").mkdir()
     (tmp_path / "elsewhere").mkdir()
     scorer = "from stillweb.harness.scoring import Score\ndef shout(task, answer, context):\n    return Score({'x': 1.0})\n"

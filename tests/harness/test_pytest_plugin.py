@@ -268,7 +268,7 @@ def test_the_network_is_blocked_even_where_the_code_swallows_the_error(project):
 
 @pytest.mark.slow
 def test_a_test_that_skips_itself_for_what_is_missing_fails(project):
-    """Its agent says that there is no network, and it would be skipped for ever."""
+    """The agent says that there is no network; skipped for that, the test would be skipped for ever."""
     result = run(
         project,
         """

@@ -36,7 +36,7 @@ class Site:
         session: str = "default",
         protocol: str = "http/1.1",
     ) -> None:
-        """One recorded exchange, after those before it."""
+        """Add a recorded exchange after those before it."""
         request = Request(method, url, request_headers, request_body)
         self.events += 2
         self.exchanges.append(

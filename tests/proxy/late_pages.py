@@ -11,7 +11,7 @@ Told = Callable[[Page], None]
 
 
 def hearing(monkeypatch: pytest.MonkeyPatch, hear: Callable[[Told, Page], None]) -> None:
-    """Who asks to be told of new pages is told by `hear`."""
+    """Have listeners for new pages told by `hear`."""
     listen = BrowserContext.on
 
     def on(context: BrowserContext, event: Any, told: Any) -> None:

@@ -70,7 +70,7 @@ def test_an_isolated_program_has_no_way_out(tmp_path: Path) -> None:
 
 
 def test_one_module_starts_browsers() -> None:
-    """So that what is shown of one browser is so for record, replay, check, explore and runs."""
+    """What is shown of that module's browser holds for record, replay, check, explore and runs."""
     starters = ("launch", "launch_persistent_context", "launch_server", "connect_over_cdp")
     found = set()
     for package in (stillweb.proxy, stillweb.harness):

@@ -203,7 +203,7 @@ def test_what_was_not_said_whole_is_known_by_nothing(lab: Lab, tmp_path: Path) -
 def test_of_what_was_not_sent_to_its_end_or_is_too_long_no_request_is_known(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both are kept; an origin breaks off within the one."""
+    """The failures are kept and match no request: an origin broke off within a body, another body is over the limit."""
     monkeypatch.setattr("stillweb.proxy.record.flows._MAX_KEYED_BODY", 10_000)
     broken = threading.Event()
 

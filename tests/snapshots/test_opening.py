@@ -223,6 +223,6 @@ def test_a_profile_comes_back_as_it_was(profile: Profile) -> None:
 
 
 def test_an_older_profile_keeps_its_chance_and_its_form() -> None:
-    """Its form is a part of the snapshot's id."""
+    """A profile's form is a part of the snapshot's id."""
     assert Profile.from_json(OLD) == Profile(chance=1)
     assert Profile.from_json(OLD).to_json() == OLD

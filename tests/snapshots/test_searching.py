@@ -87,7 +87,7 @@ def test_a_kept_index_answers_as_a_new_one(snapshot: Snapshot, cache: Path) -> N
 
 @pytest.mark.slow
 def test_ties_come_in_one_order_for_all_processes_and_threads(path: Path, cache: Path) -> None:
-    """None has an index yet: all three processes ask at once, one builds."""
+    """All three processes ask at once while there is no index yet; one of them builds it."""
     command = [sys.executable, "-c", ASK, str(path)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     answers = [process.communicate()[0] for process in processes]

@@ -183,7 +183,7 @@ class Tolerant(_Asks):
 
 
 class Broken(_Asks):
-    """One that fails ends all."""
+    """Several calls at once, of which one that fails ends all."""
 
     async def run(self, attempt: Attempt) -> str | None:
         return " ".join(await asyncio.gather(*(said(attempt, text) for text in TOLD)))
@@ -266,7 +266,7 @@ class Numbered(_Asks):
 
 
 class Slow(_Asks):
-    """One of its two lanes is as slow as a variable says; it asks when the other has had so many answers."""
+    """Two lanes of which one is as slow as a variable says: it asks when the other has had so many answers."""
 
     async def run(self, attempt: Attempt) -> str | None:
         answers = int(os.environ.get("STILLWEB_TEST_ANSWERS", "0"))

@@ -52,7 +52,7 @@ def notice(check: Check, path: str, old: str, new: str) -> None:
 
 
 def cases(sources: Sources) -> pytest.MarkDecorator:
-    """One test for each altered term: `path`, `old`, `new`."""
+    """Return a mark that makes one test of each altered term: `path`, `old`, `new`."""
     found = [(path, old, new) for path, (_, changes) in sources.items() for old, new in changes]
     names = [f"{Path(path).stem}-{number}" for number, (path, _, _) in enumerate(found)]
     return pytest.mark.parametrize(("path", "old", "new"), found, ids=names)

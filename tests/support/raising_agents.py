@@ -38,15 +38,15 @@ class Raising:
         """Ends at once."""
 
     async def exits(self, attempt: Attempt) -> None:
-        """As a program's main function does."""
+        """Exit as a program's main function does."""
         sys.exit(0)
 
     async def exits_in_a_thread(self, attempt: Attempt) -> None:
-        """As a program's main function does, in a thread."""
+        """Exit in a thread."""
         await asyncio.to_thread(sys.exit, 0)
 
     async def exits_in_a_task(self, attempt: Attempt) -> None:
-        """Which no loop gives to who waits for the task."""
+        """Exit in a task: no event loop passes SystemExit on to the code that awaits the task."""
         await asyncio.create_task(self.exits(attempt))
 
     async def calls_at_once(self, attempt: Attempt) -> None:
@@ -56,12 +56,12 @@ class Raising:
                 group.create_task(attempt.call("fetch", {"url": PAGE}))
 
     async def has_no_browser(self, attempt: Attempt) -> None:
-        """And says nothing of it."""
+        """Lack a browser, and hide the error."""
         with contextlib.suppress(Exception):
             await attempt.call("fetch", {"url": "browser"})
 
     async def has_no_browser_in_a_task(self, attempt: Attempt) -> None:
-        """Which is told by a group."""
+        """Lack a browser in a task of a group, which raises an exception group."""
         async with asyncio.TaskGroup() as group:
             group.create_task(attempt.call("fetch", {"url": "browser"}))
 

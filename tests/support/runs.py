@@ -43,7 +43,7 @@ SCRIPT: dict[str, Any] = {
 
 
 def bird_task(name: str, **members: Any) -> Task:
-    """Which birds were heavy: two rows of id and mass."""
+    """Return a task on heavy birds, answered by two rows of id and mass."""
     return Task(
         name,
         "Which birds weighed more than 3,660 g in 2012? id|mass, heaviest first.",

@@ -297,6 +297,7 @@ class Classes:
 
 
 def changes_of(base: type, off: Collection[str] = ()) -> list[type]:
+    """Return the changes to a class, outermost first."""
     found = (change for patch in PATCHES if patch.name not in off for change in patch.changes)
     return [change for change in found if isinstance(change, type) and issubclass(base, change.__bases__[0])]
 

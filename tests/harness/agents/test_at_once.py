@@ -124,7 +124,7 @@ def test_the_order_in_which_answers_come_changes_no_trace(tmp_path: Path) -> Non
 def test_lanes_that_call_in_any_turn_have_one_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
 ) -> None:
-    """Whose calls never overlap: that they could have come in another order is enough."""
+    """The calls never overlap: it is enough that they could have come in another order."""
     hashes = set()
     for order in ("123", "321", "213"):
         monkeypatch.setenv("STILLWEB_TEST_TURNS", order)
@@ -197,7 +197,7 @@ def test_where_a_limit_struck_a_repetition_ends(
 
 @pytest.mark.slow
 def test_where_a_limit_of_tool_calls_struck_a_repetition_ends(tmp_path: Path) -> None:
-    """Which lane makes the last call that the limit lets pass is the clock's doing, and no tape holds it."""
+    """The clock decides which lane makes the last call that the limit lets pass, and no tape holds that."""
     names = ["SubAgents", "Tools"]
     files = run(tmp_path / "run", names, after(shuffling(3)), limits=Limits(calls=2))
     assert {(trace_of(files, name).last("answer") or {})["end"] for name in names} == {"calls"}

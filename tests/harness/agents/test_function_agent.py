@@ -155,7 +155,7 @@ print(json.dumps(run.certificate["confinement"]["agent"]))
 
 @pytest.mark.slow
 def test_a_function_of_a_notebook_finds_no_answer(tmp_path: Path, searching: tuple[Path, Any]) -> None:
-    """Its module is `__main__`, and no file holds its code."""
+    """The function's module is `__main__`, and no file holds its code."""
     folder, _ = searching
     code = f"FOLDER, OUT = {str(folder)!r}, {str(tmp_path / 'run')!r}\n{NOTEBOOK}"
     done = subprocess.run(

@@ -74,7 +74,7 @@ def test_both_go_with_views_only(path: Path, capsys: pytest.CaptureFixture[str])
 def test_the_states_of_captures_are_those_that_lookups_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that a ledger's entry leads to what was recorded after the same acts."""
+    """A ledger's entry leads to what was recorded after the same acts."""
     with Writer.open(tmp_path / "s") as writer:
         record(writer, "http://a.test/list", b"all")
         record(writer, "http://a.test/filter", b"", method="POST", sent=b"year=2020")

@@ -87,7 +87,7 @@ def test_a_run_tells_them_before_anything_is_made(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_program_that_goes_past_the_proxy_is_told(site: Path) -> None:
-    """It proves nothing, so no gate on misses is passed: without --isolate it may have had all from elsewhere."""
+    """A program that asks the snapshot nothing passes no gate on misses: without --isolate all may have come from elsewhere."""
     told = "asked the snapshot nothing"
     done = stillweb("replay", site, "--", sys.executable, "-c", "pass")
     assert (done.code, told in done.err) == (0, True)

@@ -152,7 +152,7 @@ def test_another_publication_is_not_replaced_unasked(address: str, sealed: Path,
 def test_what_is_published_meanwhile_stays_whole(
     unasked: bool, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another publisher ends between two files of this one, or between its last look and its list."""
+    """A second publisher ends between two files of the first, or between the first one's last look and its list."""
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
     address = str(tmp_path / "published")
     other = shutil.copy(sealed, tmp_path / "other.wacz")

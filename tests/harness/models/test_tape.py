@@ -152,7 +152,7 @@ def test_a_difference_is_named_with_its_place(taped, now, text):
 
 
 def test_parts_that_workers_recorded_become_the_tape(tmp_path):
-    """One directory has one writer, so each worker of another engine records into a part of its own."""
+    """A directory has one writer, so each worker of another engine records into a part of its own."""
     with Endpoint(lambda asked: f"to {asked.question}") as endpoint:
         with Tape.open(tmp_path / "tape", "record") as tape:
             ask(tape, endpoint.url, session="a/1")
@@ -192,7 +192,7 @@ def test_a_part_that_is_still_written_is_left_until_it_is_whole(tmp_path):
 
 @pytest.mark.parametrize("copied", [1, 2])
 def test_a_gathering_that_was_cut_off_goes_on_where_it_was(tmp_path, monkeypatch, copied):
-    """Else the tape would answer calls that were never made."""
+    """A tape with some calls twice would answer calls that were never made."""
     place = tmp_path / "tape"
     with Endpoint(lambda asked: "hi") as endpoint:
         with Tape.open(place, "auto", part_of(place, "one")) as tape:

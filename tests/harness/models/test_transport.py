@@ -71,7 +71,7 @@ def test_a_word_in_the_place_of_a_key_is_cut_out_of_no_answer(tmp_path, monkeypa
 
 
 def test_what_holds_no_choices_is_not_on_the_tape(tmp_path):
-    """So that the same command, which goes on with the tape, asks again."""
+    """The same command, which goes on with the tape, must ask again."""
     with Endpoint(lambda asked: "hi", ["no choices"]) as endpoint:
         with (
             Tape.open(tmp_path / "tape", "auto") as tape,

@@ -249,7 +249,7 @@ def test_a_run_whose_agent_is_gone_says_so(tmp_path):
 
 
 def test_a_run_repeats_wherever_it_is_asked_from(tmp_path, capsys, monkeypatch):
-    """Its agent is named from where it was begun, and a folder there called as our package is not taken for it."""
+    """The agent's path counts from where the run was begun; a folder there with our package's name is not imported for it."""
     write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})
     (tmp_path / "tasks.jsonl").write_text('{"id": "a", "question": "?", "answer": "x"}\n')
     (tmp_path / "harness").mkdir()

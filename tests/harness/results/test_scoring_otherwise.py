@@ -149,7 +149,7 @@ def graded(asked: Asked) -> str:
 def test_a_judge_is_asked_where_that_is_wanted(
     files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is asked once, what it says is on the tape of the new run, and another judge's words are no part of it."""
+    """Each judge is asked once; the tape of its run holds its own answers and no other judge's."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     one, two, exact = tmp_path / "one", tmp_path / "two", tmp_path / "exact"
     before = sorted(path.name for path in files.path.rglob("*"))
@@ -190,7 +190,7 @@ def failures(path: Path) -> list[str]:
 def test_what_judges_said_before_it_was_broken_off_is_not_asked_again(
     files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several are asked at once; the same call goes on, another one at the same place is refused."""
+    """Two judges are asked at once; the same call goes on, and a call with another judge into the same folder is refused."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     both, out, whole = threading.Barrier(2), tmp_path / "out", tmp_path / "whole"
 

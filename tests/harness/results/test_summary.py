@@ -145,7 +145,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run with an attempt of each kind but the unfinished."""
+    """Return a run with an attempt of each kind but the unfinished."""
     folder = tmp_path_factory.mktemp("endings")
     script = write_script(folder, SCRIPT)
     names = [name for name in KINDS if name not in ("unfinished", "slow")]

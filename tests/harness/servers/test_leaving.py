@@ -46,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 def test_a_stdio_client_that_leaves_without_its_answers(site: Path, half: bool) -> None:
-    """Its calls are not read to the end, or the last of them is half a line."""
+    """The client's calls are not read to the end, or the last of them is half a line."""
     process = subprocess.Popen(
         [*COMMAND, str(site)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

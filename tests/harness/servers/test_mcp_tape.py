@@ -299,7 +299,7 @@ def test_odd_answers_pass_and_what_is_not_kept_is_told(what: str, tmp_path: Path
 
 @pytest.mark.parametrize("value", ["NaN", "1e999", "9007199254740993"])
 def test_arguments_that_no_tape_holds_are_an_error(recorded: tuple[Path, list[Any]], value: str) -> None:
-    """They ended the server in a traceback."""
+    """Such arguments ended the server in a traceback."""
     answers = replayed(recorded[0], ASKED.format(id=7, value=value) + ASKED.format(id=8, value=1))
     assert '"code":-32602' in answers
     assert '"id":8' in answers

@@ -27,7 +27,7 @@ def data_of(result: Any) -> dict[str, Any]:
 
 
 def test_metadata_in_xml_is_told_as_the_real_one_tells_it(tmp_path: Path) -> None:
-    """Its PDF.js keeps what it holds to itself."""
+    """The real reader's PDF.js does not show what metadata in XML holds."""
     with Writer.open(tmp_path / "s") as writer:
         Recorder(writer).add(REPORT, with_metadata(), "application/pdf")
         freeze_texts(writer)

@@ -180,7 +180,7 @@ def test_a_short_page_does_not_wait_for_a_socket_on_which_nobody_has_spoken(
 
 
 def test_an_event_stream_has_said_nothing_while_it_sends_comments(tmp_path: Path) -> None:
-    """Such comments keep a connection open; a page that has nothing else to hear has heard all."""
+    """Comments keep a connection open; a page that has nothing else to hear has heard all."""
     news = threading.Event()
 
     async def stream() -> AsyncIterator[bytes]:

@@ -353,7 +353,7 @@ def test_a_page_that_keeps_asking_is_said_to(browser: Browsing, site: str) -> No
 
 
 def test_what_a_page_asked_for_last_is_told_to_it_before_its_time_is_up(browser: Browsing, site: str) -> None:
-    """Else where it ends hangs on how quick the answer was, and what it shows differs from one time to the next."""
+    """Otherwise the speed of the answer would decide where the page's time ends, and what it shows would differ each time."""
 
     async def go() -> str:
         driver = await browser.driver(SettleTimeouts(total=2000))

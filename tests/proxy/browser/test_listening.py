@@ -126,7 +126,7 @@ def test_a_server_that_was_asked_and_has_not_said_a_word_is_waited_for(worked: d
 
 @pytest.mark.slow
 def test_the_clock_stands_while_a_socket_is_asked(worked: dict[str, str]) -> None:
-    """Else an answer would come at another time of the page than in replay, where it comes at once."""
+    """In replay an answer comes at once; a running clock would have it come at another time of the page."""
     assert "the end of soon\n\n0 ticks" in worked["soon"]
 
 

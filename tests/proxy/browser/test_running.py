@@ -11,7 +11,7 @@ from stillweb.proxy.browser.running import run
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Those of a plain program, whatever the runner of the tests has set."""
+    """Set the signal handlers of a plain program, whatever the runner of the tests has set."""
 
     def end(number: int, frame: Any) -> None:
         raise SystemExit(128 + number)

@@ -346,7 +346,7 @@ def test_a_page_that_came_in_part_is_no_view(came: bytes, tmp_path: Path) -> Non
 
 
 def test_what_took_long_belongs_to_the_next_view_and_is_not_left_out(lab: Lab, tmp_path: Path) -> None:
-    """It began before what the first view was told of, and ended after that."""
+    """A slow request began before what the first view was told of, and ended after that."""
     gate.open.clear()
     with Writer.open(tmp_path / "s") as writer, lab.recorder(writer) as recorder, client(recorder) as c:
         recording = Recording(recorder, writer, "default")

@@ -223,7 +223,7 @@ def test_what_is_no_http_in_node_is_left_as_it_is(module: str) -> None:
 @pytest.mark.skipif(shutil.which("node") is None, reason="no Node")
 @pytest.mark.parametrize("way", ["a page", "a tunnel"])
 def test_a_library_in_node_that_asks_the_proxy_itself(setting: Setting, way: str) -> None:
-    """Such as axios, and https-proxy-agent: it went through the proxy to the proxy, which was refused."""
+    """axios and https-proxy-agent do so: they went through the proxy to the proxy, which was refused."""
     program = """
     const [way] = process.argv.slice(1), at = new URL(process.env.HTTP_PROXY);
     const user = `${decodeURIComponent(at.username)}:${at.password}`;

@@ -177,7 +177,7 @@ def test_silence(
 
 
 def test_what_is_counted_otherwise_for_good_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as the sockets of another tab."""
+    """The sockets of another tab are counted so."""
     monkeypatch.setattr(stream_idle, "LATE", 0.0)
 
     async def at_once(seconds: float) -> None:

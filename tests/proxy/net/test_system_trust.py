@@ -44,7 +44,7 @@ def run(folder: Path, user: str, isolate: str) -> list[str]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that others can read."""
+    """Yield a folder that other users can read."""
     with tempfile.TemporaryDirectory() as path:
         yield Path(path)
 

@@ -46,7 +46,7 @@ def test_packed_bodies_stay_bit_for_bit(lab: Lab, tmp_path: Path, coding: str, h
 
 @pytest.mark.parametrize("coding", sorted(PACKED))
 def test_half_of_a_packed_body_is_kept_and_unsure(lab: Lab, tmp_path: Path, coding: str) -> None:
-    """Its length may be right: a server whose packer dies sends what it has."""
+    """The body's length may be right: a server whose packer dies sends what it has."""
     bodies = {"/whole": PACKED[coding], "/half": PACKED[coding][:-4]}
 
     def answer(asked: Asked) -> Answer:
@@ -66,7 +66,7 @@ def test_half_of_a_packed_body_is_kept_and_unsure(lab: Lab, tmp_path: Path, codi
 
 
 def test_codings_in_several_lines_are_all_undone(lab: Lab, tmp_path: Path) -> None:
-    """Who read just the first of them found no secret in what that left packed, nor words."""
+    """Undoing only the first coding found neither secrets nor words in what was still packed."""
     packed = gzip.compress(gzip.compress(TOKEN.encode(), mtime=0), mtime=0)
     twice = Answer(
         headers=[("Content-Encoding", "gzip"), ("X", "1"), ("Content-Encoding", "gzip")], body=packed

@@ -1,4 +1,4 @@
-"""One connection may carry requests of several sessions; each keeps its own state."""
+"""Requests of several sessions over a single connection: each session keeps its own state."""
 
 import base64
 import socket

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection, spoken to frame by frame."""
+"""A single HTTP/2 connection, spoken to frame by frame."""
 
 import contextlib
 import gzip

@@ -300,7 +300,7 @@ def test_a_target_that_the_recorder_refuses_is_told(tmp_path: Path) -> None:
 
 
 def test_targets_that_are_nearly_the_same(tmp_path: Path) -> None:
-    """Each is answered by its own bytes, in any order; what was not recorded is a miss or means the same."""
+    """Each target is answered by its own bytes, in any order; an unrecorded one is a miss or means the same."""
 
     def handle(method: str, path: str, fields: dict[str, str], body: bytes) -> Answer:
         return 200, [("Content-Type", "text/html")], f"<p>{path.encode('latin-1')!r}".encode()

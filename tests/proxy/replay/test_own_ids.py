@@ -405,7 +405,7 @@ def test_an_answer_in_which_its_tabs_can_not_be_named_is_a_miss(tmp_path: Path, 
 def test_a_handshake_of_ntlm_is_followed_whatever_its_client_draws(
     tmp_path: Path, scheme: str, method: str
 ) -> None:
-    """Its third message holds an answer to the challenge and chance of the client's ([MS-NLMP], 2.2.1.3); a POST has its body only then."""
+    """NTLM's third message holds an answer to the challenge and the client's own chance ([MS-NLMP], 2.2.1.3); a POST has its body only then."""
 
     def message(kind: int, chance: bytes = b"") -> str:
         return f"{scheme} {base64.b64encode(b'NTLMSSP' + bytes([0, kind, 0, 0, 0]) + chance).decode()}"

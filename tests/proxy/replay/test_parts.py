@@ -223,7 +223,7 @@ def test_a_part_that_is_all_of_the_file_is_the_file(tmp_path: Path, authority: A
 def test_a_part_that_may_not_be_all_of_the_file_is_not_the_file(
     how: str, tmp_path: Path, authority: Authority
 ) -> None:
-    """Another version was recorded; nobody said of what kind it is; not all of it came."""
+    """The parts are of another version, of no named kind, or not all of them came."""
     file = File(BODY[:-1] if how == "cut short" else BODY)
     with recording(tmp_path / "s", authority, file) as (url, client):
         client.get(url, headers={"Range": "bytes=0-", **({"If-Range": '"one"'} if how == "if-range" else {})})

@@ -25,7 +25,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class Client:
-    """One client of a proxy: keeps its cookies."""
+    """Client of a proxy that keeps its cookies."""
 
     def __init__(self, proxy_url: str) -> None:
         self._place = urlsplit(proxy_url)

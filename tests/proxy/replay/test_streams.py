@@ -53,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 @pytest.mark.slow
 def test_a_secret_in_a_sockets_address_is_in_no_view(tmp_path: Path) -> None:
-    """It is known before the view is stored, and not only when the socket has ended."""
+    """The secret is known before the view is stored, and not only when the socket has ended."""
     secret = "22110971-91ff-4340-9680-2b561439a6ce"
     page = f"<h1>Live</h1><script>new WebSocket(`ws://${{location.host}}/talk?session_id={secret}`)</script>"
     path, profile = tmp_path / "s", complete(Profile())

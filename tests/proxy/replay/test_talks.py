@@ -907,7 +907,7 @@ def test_a_client_may_do_what_the_second_visitor_did_with_the_ids_of_the_first(
 
 
 def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
-    """So do the events of a page that ipywidgets sends on."""
+    """Events of a page that ipywidgets sends on differ so."""
 
     def click(number: str, moment: str, clock: float) -> str:
         event = {"type": "click", "isTrusted": True, "timeStamp": clock}

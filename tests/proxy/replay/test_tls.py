@@ -1,4 +1,4 @@
-"""Which browser begins TLS."""
+"""Browsers told from other clients by their TLS handshake."""
 
 import ssl
 

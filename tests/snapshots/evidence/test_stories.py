@@ -171,7 +171,7 @@ SPELT = {
 def test_of_two_spellings_of_a_request_neither_gets_the_others_answer_for_sure(
     spelt: tuple[Request, Request], signed_in: bool
 ) -> None:
-    """Their keys are equal: whoever asked for the second alone got the first, with confidence 1."""
+    """Both spellings have one key: a client that asked for the second alone got the first, with confidence 1."""
     first, second = spelt
     before: tuple[Exchange, ...] = ((LOGIN, redirect("/")),) if signed_in else ()
     matcher = over(*before, (first, html("one")), (second, html("two")))

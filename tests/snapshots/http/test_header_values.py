@@ -235,7 +235,7 @@ def test_a_fragment_alone_is_no_page(field: tuple[str, str]) -> None:
 
 
 def test_what_a_library_asked_for_is_not_surely_what_others_get() -> None:
-    """It sends its field whatever it asks for; many servers send it parts of pages, or data."""
+    """A library sends its field whatever it asks for; many servers send it parts of pages, or data."""
     asked, page = get(U, x_requested_with="XMLHttpRequest"), get(U)
     replay = Replay(matcher((asked, html("<li>"))))
     for request, told in ((page, ("exact", True)), (asked, ("exact", False))) * 2:

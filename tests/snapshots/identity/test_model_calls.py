@@ -1,4 +1,4 @@
-"""Who asks a model takes no part in the request; what else is told beside it does."""
+"""The name of the asking user takes no part in a request to a model; other members beside it do."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whose server a URL is asked of, however the URL is written."""
+"""Site of a URL, however the URL is written."""
 
 import pytest
 

@@ -103,7 +103,7 @@ def test_answers_with_one_id_are_all_there(tmp_path: Path) -> None:
 
 
 def test_requests_with_one_id_keep_their_answers(tmp_path: Path) -> None:
-    """None of them may pass for a plain GET's because another request took the place of its own."""
+    """No answer may pass for a plain GET's because another request took the place of the answer's own."""
     between = record(b"x: y\r\n", kind=b"metadata", uri=ASKED.encode(), number=2)
     found, _ = captures(
         tmp_path, told(5), question(1, POST), between, question(1, GET, date=LATER), record(

@@ -277,7 +277,7 @@ def test_the_name_that_engine_io_gives_a_client_is_learned_where_it_is_given(red
     ],
 )
 def test_a_token_in_a_form_is_learned_with_its_page(redactor: Redactor, field: bytes, secret: bool) -> None:
-    """It is sent with the form; known only then, it would stand in the page."""
+    """The token is sent with the form; if it were learned only then, it would stand in the page."""
     page = (
         b"<form>"
         + field.replace(b"VALUE", TOKEN.encode())
@@ -323,7 +323,7 @@ def test_well_known_formats_wherever_they_are(redactor: Redactor, secret: str) -
 def test_a_playlist_names_its_segments_with_the_pseudonym_of_their_token(
     redactor: Redactor, media: str
 ) -> None:
-    """Else the token would be learned from the first segment, too late for the playlist."""
+    """Learned from the first segment, the token would come too late for the playlist."""
     secret = "f64ca4c4acea08cac4e88334e259ca2f"
     playlist = f"#EXTM3U\nseg0.ts?token={secret}&expires=1795882243\n"
     told = redactor.response(answer(playlist.encode(), ("Content-Type", media))).body.decode()

@@ -385,7 +385,7 @@ def test_a_page_that_trafilatura_can_not_take_gives_its_plain_text_with_a_warnin
 
 
 def test_a_tag_with_a_hundred_thousand_attributes_takes_no_time() -> None:
-    """Its parser compares each attribute with all before it: over a minute."""
+    """The parser of HTML compares each attribute with all before it, which took over a minute."""
     many = " ".join(f"a{number}='{number}'" for number in range(100_000))
     assert "at its end" in extract_html("https://a.test/", f"{WORDS}<p id=x {many}>at its end</p>").markdown
 

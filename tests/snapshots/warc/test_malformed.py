@@ -570,7 +570,7 @@ WHOLE = [
 
 @pytest.mark.parametrize(("block", "cut"), [*((one, True) for one in CUT), *((one, False) for one in WHOLE)])
 def test_an_answer_that_was_cut_short_is_unsure(tmp_path: Path, block: bytes, cut: bool) -> None:
-    """Its own fields or its coding tell; the import says it and marks it, and so do lookups of the archive itself."""
+    """The answer's fields or its coding tell; import notes and marks it, and lookups of the archive itself do so, too."""
     with opened(tmp_path, packed(record(block), other())) as snapshot:
         matcher = Matcher(snapshot)
         found = [matcher.lookup(Request("GET", url)) for url in ("http://example.test/", NEXT)]
@@ -583,7 +583,7 @@ def test_an_answer_that_was_cut_short_is_unsure(tmp_path: Path, block: bytes, cu
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_half_a_packed_answer_keeps_its_coding(tmp_path: Path, coding: str) -> None:
-    """Else a client takes it for a text. Brotli alone has no first bytes of its own."""
+    """Without its coding a client takes the answer for a text. Brotli alone has no first bytes of its own."""
     page = b"".join(b"<p>penguin %d</p>" % number for number in range(20_000))
     half = encode(page, coding)[:9000]
     with opened(tmp_path, packed(record(_answer(half, f"Content-Encoding: {coding}")))) as snapshot:

@@ -180,7 +180,7 @@ def test_votes_that_are_missing_decide_nothing_in_fixed_mode() -> None:
 
 
 def test_faithful_gives_no_feasibility_for_what_the_official_scorer_can_not_read() -> None:
-    """Its graph wants an object of steps and an order of texts; anything else raises there, and counts 0."""
+    """The official graph wants an object of steps and an order of texts; anything else raises there, and counts 0."""
     numbers = IDEA | {"ImplementationOrder": [1, 2]}
     listed = IDEA | {"ImplementationSteps": ["mix", "heat"]}
     nested = IDEA | {"ImplementationSteps": {"1": ["mix"], "2": "heat"}}

@@ -124,7 +124,7 @@ def test_a_protocol_of_one_step_has_no_order() -> None:
 
 
 def test_a_step_without_parameters_is_read_as_the_official_pattern_reads_it() -> None:
-    """Its white space takes the line break of the bracket, so that the step goes on to the next one's."""
+    """The pattern's white space takes the line break of the bracket, so that a step goes on to the next one's parameters."""
     gold = 'a = <Wash>(\n)\nb = <Dry>(\n  x="1"\n)\nc = <Weigh>(\n)'
     assert [(s.action, s.inputs) for s in parse_steps(gold, faithful=True)] == [
         ("Wash", {"b": "<Dry>(", "x": "1"}),

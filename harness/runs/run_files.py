@@ -36,43 +36,6 @@ from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.shapes import must_be_well_formed
 from stillweb.snapshots.warc.appending import write_whole
 
-
-def snapshots_now(run: Path, snapshots: Sequence[str]) -> tuple[str, ...]:
-    """Return the present paths of a run's snapshots.
-
-    A snapshot that is not at its named path is looked for under the same name in the run's directory, beside
-    the run, and in the working directory. One that is not found keeps its name, so that opening it reports
-    the error. Callers compare snapshot ids to make sure that it is the run's own.
-    """
-    return tuple(_now(run, named) for named in snapshots)
-
-
-def snapshots_to_repeat(run: Path, snapshots: Sequence[str], told: Sequence[str]) -> tuple[str, ...]:
-    """Return the snapshots to repeat a run on: the given ones, else the run's own.
-
-    Raise UsageError for a snapshot that is not found.
-    """
-    if told:
-        return tuple(told)
-    found = snapshots_now(run, snapshots)
-    for one in found:
-        if not is_remote(one) and not Path(one).exists():
-            raise UsageError(
-                f"{run}: its snapshot is neither {one} nor a {Path(one).name} beside it or here; say where it is with --snapshot"
-            )
-    return found
-
-
-def _now(run: Path, named: str) -> str:
-    if is_remote(named) or Path(named).exists():
-        return named
-    name = Path(named).name
-    for folder in (run, run.resolve().parent, Path.cwd()):
-        if (here := folder / name).exists():
-            return str(here.resolve())
-    return named
-
-
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
 
@@ -252,6 +215,7 @@ class RunFiles:
         return self.traces / trace_name(task_id, attempt)
 
     def tape(self, settings: Settings) -> Path:
+        """Return the path of the run's tape, which may not exist yet."""
         return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
 
     def hidden(self, settings: Settings) -> list[str]:
@@ -480,6 +444,42 @@ class RunFiles:
         there = next(path for path in names if not path.exists())
         os.replace(path, there)
         return there
+
+
+def snapshots_now(run: Path, snapshots: Sequence[str]) -> tuple[str, ...]:
+    """Return the present paths of a run's snapshots.
+
+    A snapshot that is not at its named path is looked for under the same name in the run's directory, beside
+    the run, and in the working directory. One that is not found keeps its name, so that opening it reports
+    the error. Callers compare snapshot ids to make sure that it is the run's own.
+    """
+    return tuple(_now(run, named) for named in snapshots)
+
+
+def snapshots_to_repeat(run: Path, snapshots: Sequence[str], told: Sequence[str]) -> tuple[str, ...]:
+    """Return the snapshots to repeat a run on: the given ones, else the run's own.
+
+    Raise UsageError for a snapshot that is not found.
+    """
+    if told:
+        return tuple(told)
+    found = snapshots_now(run, snapshots)
+    for one in found:
+        if not is_remote(one) and not Path(one).exists():
+            raise UsageError(
+                f"{run}: its snapshot is neither {one} nor a {Path(one).name} beside it or here; say where it is with --snapshot"
+            )
+    return found
+
+
+def _now(run: Path, named: str) -> str:
+    if is_remote(named) or Path(named).exists():
+        return named
+    name = Path(named).name
+    for folder in (run, run.resolve().parent, Path.cwd()):
+        if (here := folder / name).exists():
+            return str(here.resolve())
+    return named
 
 
 def json_line(value: Any) -> str:

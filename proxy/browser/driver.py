@@ -38,50 +38,6 @@ if TYPE_CHECKING:
 
     from stillweb.snapshots.secrets.redact import Redactor
 
-# Least consent first. An acknowledgement of a banner without a choice ("OK") gives no more than it asks for.
-FIRST = ("reject", "settings", "acknowledge", "accept")
-WITHIN = ("reject", "save", "accept", "acknowledge")  # in the choices that a settings button opened
-
-
-@functools.cache
-def _patterns() -> str:
-    """Return the patterns by kind, as JSON: Playwright would take apart and check each value of an object."""
-    folder = files("stillweb.proxy.browser")
-    own, theirs = (
-        json.loads(folder.joinpath(name).read_text(encoding="utf-8"))
-        for name in ("consent.json", "consent_autoconsent.json")
-    )
-    kinds = {*own, *theirs} - {"source", "licence"}
-    return json.dumps({kind: [*theirs.get(kind, []), *own.get(kind, [])] for kind in kinds})
-
-
-@functools.cache
-def _finder() -> str:
-    text = files("stillweb.proxy.browser").joinpath("consent.js").read_text(encoding="utf-8")
-    return text[text.index("([patterns, order])") :]
-
-
-async def least_consent(page: Page, *, within: bool = False) -> tuple[ElementHandle, str, str] | None:
-    """Return the button of a page's cookie banner that consents to least, its text and kind; None without one.
-
-    `within` looks through the choices that a settings button opened.
-    """
-    order = list(WITHIN if within else FIRST)
-    best: tuple[ElementHandle, str, str] | None = None
-    for frame in page.frames:
-        try:
-            handle = await answered(frame.evaluate_handle(_finder(), [_patterns(), order]))
-            words = await answered(handle.evaluate("(found) => found && found.slice(1)"))
-            if words is None:
-                continue
-            button = (await handle.get_property("0")).as_element()
-        except PlaywrightError:
-            continue  # the frame goes away, or shows no document
-        if button is not None and (best is None or order.index(words[1]) < order.index(best[2])):
-            best = (button, words[0], words[1])
-    return best
-
-
 LOOK_MS = 2_000  # to list what there is, if an element is missing
 _FIELDS = {
     "textbox",
@@ -196,6 +152,7 @@ async def _seen(found: Locator) -> range | list[int]:
 
 
 def named(given: dict[str, Any]) -> str:
+    """Return the target in words."""
     way = next((way for way in TARGETS if way in given), None)
     if way is None:
         return "the page"
@@ -635,3 +592,47 @@ class Driver:
         if found is None:
             raise Failed(f"no link or button to a next page on {self.page.url}")
         await found.click(timeout=ACTION_MS)
+
+
+# Least consent first. An acknowledgement of a banner without a choice ("OK") gives no more than it asks for.
+LEAST_FIRST = ("reject", "settings", "acknowledge", "accept")
+LEAST_WITHIN = ("reject", "save", "accept", "acknowledge")  # in the choices that a settings button opened
+
+
+@functools.cache
+def _consent_patterns() -> str:
+    """Return the patterns by kind, as JSON: Playwright would take apart and check each value of an object."""
+    folder = files("stillweb.proxy.browser")
+    own, theirs = (
+        json.loads(folder.joinpath(name).read_text(encoding="utf-8"))
+        for name in ("consent.json", "consent_autoconsent.json")
+    )
+    kinds = {*own, *theirs} - {"source", "licence"}
+    return json.dumps({kind: [*theirs.get(kind, []), *own.get(kind, [])] for kind in kinds})
+
+
+@functools.cache
+def _consent_finder() -> str:
+    text = files("stillweb.proxy.browser").joinpath("consent.js").read_text(encoding="utf-8")
+    return text[text.index("([patterns, order])") :]
+
+
+async def least_consent(page: Page, *, within: bool = False) -> tuple[ElementHandle, str, str] | None:
+    """Return the button of a page's cookie banner that consents to least, its text and kind; None without one.
+
+    `within` looks through the choices that a settings button opened.
+    """
+    order = list(LEAST_WITHIN if within else LEAST_FIRST)
+    best: tuple[ElementHandle, str, str] | None = None
+    for frame in page.frames:
+        try:
+            handle = await answered(frame.evaluate_handle(_consent_finder(), [_consent_patterns(), order]))
+            words = await answered(handle.evaluate("(found) => found && found.slice(1)"))
+            if words is None:
+                continue
+            button = (await handle.get_property("0")).as_element()
+        except PlaywrightError:
+            continue  # the frame goes away, or shows no document
+        if button is not None and (best is None or order.index(words[1]) < order.index(best[2])):
+            best = (button, words[0], words[1])
+    return best

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
@@ -45,7 +45,6 @@ TOO_MANY = "too many names to compare them"
 MANY = 5  # differences that are named of a capture
 # Fields of Vary that tell nothing that the past of the session does not tell better.
 NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-authorization", "*"})
-_SAID = re.compile(r", (\d+)\)")
 _MARKS = (b"&", b",", b"[", b"{", b"\n--")  # before each name or value of a form, JSON or a multipart body
 
 
@@ -129,8 +128,10 @@ def _part(t: str, parts: Parts) -> str:
         return f"no {_type(t)}"
     if parts[t] in (ANEW, OTHER):
         return "no recorded value"
-    if t == "~words":  # words by how often each was said
-        return f"{counted(sum(map(int, _SAID.findall(parts[t]))), 'message')} said over web sockets"
+    if t == "~words":  # each word with how often it was said
+        return (
+            f"{counted(sum(times for _, times in literal_eval(parts[t])), 'message')} said over web sockets"
+        )
     return f"a {_type(t)}" if secret else f"{_type(t)}: {parts[t][:LONG]}"
 
 

@@ -214,7 +214,7 @@ class Model:
             for first, members in self._candidates[key].groups.items():
                 for t, share in members:
                     kin = self.targets[key].event.type
-                    beside = _beside(t, kin) and self.kinds[t] != "sign-in"
+                    beside = _beside(t, kin, self.kinds.get(t, t))
                     for what in ((t, beside), (t, kin), (t, key)):
                         tested[what] += share
                         decided[what] += inclusion[first] * share
@@ -225,7 +225,7 @@ class Model:
     def chance(self, t: str, target: Event, kind: str = "") -> float:
         """Return the prior chance that a part or type, of this `kind` if that was never recorded, decides the answer to `target`."""
         kind = kind or self.kinds.get(t, t)
-        beside = _beside(t, target.type) and kind != "sign-in"
+        beside = _beside(t, target.type, kind)
         (tested, decided), (of_kin, of_kin_decided), (own, own_decided) = (
             (self._tested.get(what, 0.0), self._decided.get(what, 0.0))
             for what in ((t, beside), (t, target.type), (t, target.key))
@@ -776,9 +776,9 @@ def _writes_to(t: str, read: str) -> bool:
 
 
 @cached
-def _beside(t: str, read: str) -> bool:
-    """Return True if a type writes to another thing than one reads, of several in a folder: `/shop/cups/add` for `/shop/plates`."""
-    if t.startswith((PART, "GET ")):
+def _beside(t: str, read: str, kind: str) -> bool:
+    """Return True if a type, no sign-in, writes to another thing than one reads, of several in a folder: `/shop/cups/add` for `/shop/plates`."""
+    if kind == "sign-in" or t.startswith((PART, "GET ")):
         return False
     folders, theirs = _thing(t).split("/")[:-1], _thing(read).split("/")
     shared = [one == own for one, own in zip(folders, theirs, strict=False)]

@@ -79,10 +79,10 @@ def verify(
     except DamagedInput as error:
         return [Problem("open", str(path), -1, str(error))]
     try:
-        check = _Check(container, progress)
+        check = _Check(container, progress, set() if second_reader else None)
         found = check.run()
-        if second_reader:
-            check.second_reading()
+        if check.read is not None:
+            check.second_reading(check.read)
         return found
     finally:
         container.close()
@@ -92,10 +92,10 @@ def verify(
 class _Check:
     container: Container
     progress: Progress | None
+    read: set[tuple[str, int, str]] | None  # file, offset and type of each record, for a second reader
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # problems by check and file
     ids: dict[str, tuple[str, int]] = field(default_factory=dict)
-    read: set[tuple[str, int, str]] = field(default_factory=set)  # file, offset and type of each record
     total: int = 0
     done: int = 0
 
@@ -267,7 +267,8 @@ class _Check:
 
     def record(self, name: str, item: Scanned) -> None:
         kind = item.kind
-        self.read.add((name, item.offset, kind))
+        if self.read is not None:
+            self.read.add((name, item.offset, kind))
         if not kind:
             self.found("record", name, item.offset, "has no WARC-Type")
         record_id = item.fields.get("warc-record-id")
@@ -294,11 +295,10 @@ class _Check:
             ):
                 self.found("digest", name, item.offset, f"the {part} digest is wrong")
 
-    def second_reading(self) -> None:
+    def second_reading(self, left: set[tuple[str, int, str]]) -> None:
         """Let warcio read all records: they must be those that were found here, with digests that it finds right."""
         iterator = require("warcio.archiveiterator").ArchiveIterator
         failed = require("warcio.exceptions").ArchiveLoadFailed
-        left = set(self.read)
         for name, place in self.container.archives.items():
             records = iterator(Reader(place), check_digests=True)
             try:

@@ -37,15 +37,15 @@ class Table:
 
     def csv(self) -> str:
         """Return the rows as CSV (RFC 4180), but with line feeds, as command-line tools expect."""
-        out = io.StringIO()
-        writer = csv.writer(
-            out, lineterminator="\r\n"
-        )  # so that a cell with a carriage return is quoted, too
-        for row in self.rows:
-            writer.writerow(row)
-            out.truncate(out.seek(out.tell() - 2))
-            out.write("\n")
-        return out.getvalue()
+        return "".join(map(_csv_line, self.rows))
+
+
+def _csv_line(row: tuple[str, ...]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(
+        row
+    )  # so that a cell with a carriage return is quoted, too
+    return out.getvalue().removesuffix("\r\n") + "\n"
 
 
 def tables_of(html: str) -> list[Table]:

@@ -66,8 +66,9 @@ def _print(found: Diff, with_text: bool) -> None:
             f"  status {statuses[0]} to {statuses[1]}" if all(statuses) and statuses[0] != statuses[1] else ""
         )
         same = "  (the text is the same)" if capture.same_text else ""
+        state = "  after the same requests" if capture.exchanged else ""
         click.echo(
-            f"{_SIGNS[capture.kind]} {capture.method} {capture.url}{status}{lines(capture.text)}{same}"
+            f"{_SIGNS[capture.kind]} {capture.method} {capture.url}{status}{state}{lines(capture.text)}{same}"
         )
         show(capture.text)
     for failure in found.failures:
@@ -109,7 +110,7 @@ def _total(found: Diff) -> str:
     if found.failures:
         parts.append(f"{counted(len(found.failures), 'request')} failed in one only, or otherwise")
     if found.restated:
-        parts.append(f"{counted(found.restated, 'capture')} only with another name for the state")
+        parts.append(f"{counted(found.restated, 'capture')} with another token only")
     return "; ".join(parts) if not found.same else f"the same: {found.a}" if found.a == found.b else (
         "nothing that is served differs; " + "; ".join(parts)
     )  # fmt: skip

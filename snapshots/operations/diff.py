@@ -1,8 +1,9 @@
 """Comparison of two snapshots: captures, views, frozen texts, profile and rules.
 
 Captures are the same if their canonical key is. They have changed if their answers (status, payload, and the
-target of a redirect) have. A form posted with another token or password counts as `restated`: it is no
-difference for an agent.
+target of a redirect) have. Where both have the same answers, both are asked what either recorded, in its order:
+an answer that they give in different states has changed. A form posted with another token or password counts as
+`restated`: it is no difference for an agent.
 
 Views and their texts are the same if their address is, or if their steps differ only in secrets: the
 pseudonym of a password is part of an address, and each recording has its own.
@@ -14,12 +15,14 @@ import difflib
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stillweb.snapshots.evidence.lookup import Session
 from stillweb.snapshots.http.bodies import FORM, typed_body
 from stillweb.snapshots.identity.keys import request_key
+from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random
 from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
 from stillweb.snapshots.text.freezing import text_address
@@ -44,7 +47,8 @@ class CaptureChange:
 
     `before` and `after` are the different answers (status, payload digest); `text` is the unified diff of
     their frozen texts, "" if there is none to show. `same_text` is True if both have a text and it is the
-    same. `places` are the captures of the first snapshot.
+    same. `places` are the captures of the first snapshot. `exchanged` is True if both have both answers, and
+    give one for the other after the same requests.
     """
 
     kind: str
@@ -55,6 +59,7 @@ class CaptureChange:
     text: str = ""
     same_text: bool = False
     places: tuple[Place, ...] = ()
+    exchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,25 +206,66 @@ def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
     # foreign archives have SHA-1 digests, or none
     anew = (old.algorithms | new.algorithms) - {"sha256"} != set()
     found: list[CaptureChange] = []
-    for key in old.groups.keys() & new.groups.keys():
-        before, after = old.groups.pop(key), new.groups.pop(key)
+    several: set[str] = set()  # keys with several answers, the same in both
+    restated = 0
+    for was, now in _pairs(old, new):
+        before, after = old.groups.pop(was), new.groups.pop(now)
         answers = old.answers(before, anew), new.answers(after, anew)
         if answers[0] != answers[1]:
             found.append(_change(CHANGED, before[0], *answers, before, *_text_of(a, before, b, after)))
-    restated = 0
-    for was, now in same_forms(a, old.groups, b, new.groups):
-        before, after = old.groups.pop(was), new.groups.pop(now)
-        answers = old.answers(before, anew), new.answers(after, anew)
-        if answers[0] == answers[1]:
-            restated += 1
-        else:
-            found.append(_change(CHANGED, before[0], *answers, before, *_text_of(a, before, b, after)))
+            continue
+        restated += was != now
+        if len(answers[0]) > 1:
+            several |= {was, now}
+    if several and a.id != b.id:
+        found += _exchanged(old, new, several, anew)
     for members in old.groups.values():
         found.append(_change(REMOVED, members[0], old.answers(members, anew), (), members))
     for members in new.groups.values():
         found.append(_change(ADDED, members[0], (), new.answers(members, anew), ()))
     found.sort(key=lambda c: (c.url, c.method, c.kind, c.before, c.after))
     return found, restated
+
+
+def _pairs(old: _Side, new: _Side) -> Iterator[tuple[str, str]]:
+    """Yield the keys of the same request in both; the caller takes each group out of `groups`."""
+    for key in old.groups.keys() & new.groups.keys():
+        yield key, key
+    yield from same_forms(old.snapshot, old.groups, new.snapshot, new.groups)
+
+
+def _exchanged(old: _Side, new: _Side, keys: set[str], anew: bool) -> list[CaptureChange]:
+    """Ask both snapshots the requests of each recorded session, and return the answers to `keys` that they give one for the other.
+
+    What either is not sure enough to serve is not compared.
+    """
+    sites = {site_of(c.url) for side in (old, new) for c in side.snapshot.captures() if c.key in keys}
+    apart: dict[tuple[str, str, Answer, Answer], list[tuple[Capture, Capture]]] = defaultdict(list)
+    for side in (old, new):
+        sessions: dict[str, list[Capture]] = defaultdict(list)
+        for capture in side.snapshot.captures():
+            if site_of(capture.url) in sites and capture.request_offset >= 0:
+                sessions[capture.session].append(capture)
+        for name, captures in sessions.items():
+            clients = [(other, other.snapshot.matcher(), Session(name)) for other in (old, new)]
+            for capture in sorted(captures, key=lambda c: (c.begin, c.timestamp, c.place)):
+                request = side.snapshot.read_request(capture)
+                given: list[tuple[Answer, Capture]] = []
+                for other, matcher, session in clients:
+                    lookup = matcher.lookup(request, session)
+                    session.answered(lookup)
+                    if lookup.capture is not None:
+                        given += [(other.answers([lookup.capture], anew)[0], lookup.capture)]
+                if capture.key in keys and len(given) == 2 and given[0][0] != given[1][0]:
+                    (was, before), (now, after) = given
+                    apart[before.method, before.url, was, now].append((before, after))
+    return [
+        _change(
+            CHANGED, pairs[0][0], (was,), (now,), {c.place: c for c, _ in pairs}.values(),
+            *_text_of(old.snapshot, [pairs[0][0]], new.snapshot, [pairs[0][1]]), exchanged=True,
+        )
+        for (_, _, was, now), pairs in apart.items()
+    ]  # fmt: skip
 
 
 def _change(
@@ -230,9 +276,11 @@ def _change(
     places: Iterable[Capture],
     text: str = "",
     same_text: bool = False,
+    *,
+    exchanged: bool = False,
 ) -> CaptureChange:
     at = tuple(sorted(c.place for c in places))
-    return CaptureChange(kind, capture.method, capture.url, before, after, text, same_text, at)
+    return CaptureChange(kind, capture.method, capture.url, before, after, text, same_text, at, exchanged)
 
 
 def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Capture]) -> tuple[str, bool]:

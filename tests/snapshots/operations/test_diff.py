@@ -1,7 +1,10 @@
 """What differs between two snapshots, found through records of each kind."""
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.operations.diff import Diff, FailureChange, counts, diff, unified
@@ -97,29 +100,58 @@ def test_where_a_redirect_leads_is_a_change(tmp_path: Path) -> None:
 
 
 def test_one_of_several_answers_to_a_request_has_changed(tmp_path: Path) -> None:
-    def of(count: int) -> Callable[[Writer], None]:
-        def fill(writer: Writer) -> None:
-            for year, rows in (("2011", 7), ("2012", count)):
-                record(
-                    writer,
-                    f"{SITE}/filter",
-                    b"",
-                    method="POST",
-                    sent=f"year={year}".encode(),
-                    status=303,
-                    headers=(("Location", "/rows"),),
-                    request_headers=(
-                        ("Host", "example.test"),
-                        ("Content-Type", "application/x-www-form-urlencoded"),
-                    ),
-                )
-                record(writer, f"{SITE}/rows", page("Rows", f"{rows} rows of {year}"))
-
-        return fill
-
-    found = compared(tmp_path, of(9), of(8))
+    found = compared(
+        tmp_path,
+        filtered(("2011", "7 rows"), ("2012", "9 rows")),
+        filtered(("2011", "7 rows"), ("2012", "8 rows")),
+    )
     assert [(c.kind, c.url) for c in found.captures] == [("changed", f"{SITE}/rows")]
-    assert "9 rows of 2012" in found.captures[0].text
+    assert "-9 rows" in found.captures[0].text
+
+
+def filtered(*years: tuple[str, str], tokens: bool = False) -> Callable[[Writer], None]:
+    """Record rows, each after the form that chooses their year; with `tokens` each form has a random one."""
+
+    def fill(writer: Writer) -> None:
+        for year, rows in years:
+            token = f"&csrf={secrets.token_urlsafe(24)}" if tokens else ""
+            record(
+                writer,
+                f"{SITE}/filter",
+                b"",
+                method="POST",
+                sent=f"year={year}{token}".encode(),
+                status=303,
+                headers=(("Location", "/rows"),),
+                request_headers=(
+                    ("Host", "example.test"),
+                    ("Content-Type", "application/x-www-form-urlencoded"),
+                ),
+            )
+            record(writer, f"{SITE}/rows", page("Rows", rows))
+
+    return fill
+
+
+ROWS = ("2011", "7 rows"), ("2012", "9 rows"), ("2011", "7 rows"), ("2012", "9 rows")
+EXCHANGED = tuple((year, {"7 rows": "9 rows", "9 rows": "7 rows"}[rows]) for year, rows in ROWS)
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_answers_given_in_each_others_states_have_changed(tmp_path: Path, tokens: bool) -> None:
+    found = compared(tmp_path, filtered(*ROWS, tokens=tokens), filtered(*EXCHANGED, tokens=tokens))
+    changed = [c for c in found.captures if c.kind == "changed"]
+    assert {(c.url, c.exchanged) for c in changed} == {(f"{SITE}/rows", True)}
+    assert [("-7 rows" in c.text, "+7 rows" in c.text) for c in changed] in (
+        [(True, False), (False, True)],
+        [(False, True), (True, False)],
+    )
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_states_recorded_in_another_order_do_not_differ(tmp_path: Path, tokens: bool) -> None:
+    found = compared(tmp_path, filtered(*ROWS, tokens=tokens), filtered(*ROWS[::-1], tokens=tokens))
+    assert [c for c in found.captures if c.kind == "changed"] == []
 
 
 def test_views_differ_by_their_resources(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
 
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
-VERSION = "8"
+VERSION = "9"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
 MOST_ROWS = 65_534  # rows that a cell spans at most (HTML, 4.9.11)
@@ -140,6 +140,7 @@ def parse(text: str) -> Element | None:
         return None
     _leave_head(tree)
     _open_frames(tree)
+    _show_formulas(tree)
     return tree if len(tree) else None
 
 
@@ -159,6 +160,15 @@ def _open_frames(tree: Element) -> None:
             for child in list(element):
                 element.remove(child)
             element.extend(body)
+
+
+def _show_formulas(tree: Element) -> None:
+    """Let the formulas that MathJax 2 reads from scripts be text, but those that it has shown as MathML already."""
+    for script in tree.iter("script"):
+        if (script.get("type") or "").lower().startswith("math/tex"):
+            before = script.getprevious()
+            if before is None or next(before.iter("math"), None) is None:
+                script.tag = "span"
 
 
 def _leave_head(tree: Element) -> None:
@@ -349,6 +359,7 @@ _NAME_PARTS = re.compile(r"[a-z]+")
 _STYLED = re.compile(r"vertical-align\s*:\s*(super|sub)\b", re.I)
 _CELLS = frozenset({"cell", "gridcell", "columnheader", "rowheader", "option", "tab"})  # roles
 _ICONS = frozenset({"a", "button", "svg"})
+_AROUND = {"del": "~~", "s": "~~", "strike": "~~", "q": '"'}  # marks around what is struck out or quoted
 _UNNAMED = {"submit": "Submit", "reset": "Reset"}  # what browsers write on a button without a value
 _NO_VALUE = frozenset({"hidden", "password", "checkbox", "radio", "file", "image", "range", "color"})
 
@@ -424,6 +435,12 @@ def _is_icon(element: Element) -> bool:
         or (one is not element and (one.tail or "").strip())
         for one in element.iter()
     )
+
+
+def _name(element: Element) -> str:
+    """Return the name of an element without words, as browsers tell it to who can't see it (accname 1.2, 4.3.2)."""
+    pictures = (one.get("title") for one in element.iter("img"))
+    return next(filter(None, (element.get("aria-label"), element.get("title"), *pictures)), "")
 
 
 class _Renderer:
@@ -530,13 +547,17 @@ class _Renderer:
             self._pre += 1
         elif tag == "img":
             self._say(element.get("alt") or "")
+        elif tag in _AROUND:
+            self._say(_AROUND[tag])
         elif tag == "input":
             self._say(_value(element))
-        elif tag == "a":
+        elif tag in ("a", "area"):
             href = element.get("href") or ""
             if self._links and href and not href.lower().startswith(("javascript:", "data:")):
                 self._close()
                 self._target = href.replace(" ", "%20").replace("\n", "")
+            if tag == "area":
+                self._say(f" {element.get('alt') or ''} ")
         elif tag in ("progress", "meter") and not (element.text or "").strip() and element.get("value"):
             self._say(" " + "/".join(filter(None, (element.get("value"), element.get("max")))))
         elif _script(element):
@@ -547,14 +568,14 @@ class _Renderer:
             self._prefix = self._prefix if self._in_cell else "#" * int(tag[1:]) + " "
         elif tag == "rt" and not _touches(element.getprevious(), element):
             self._say("(")
-        if (tag in _ICONS or role == "img") and (name := element.get("aria-label")) and _is_icon(element):
+        if (tag in _ICONS or role == "img") and (name := _name(element)) and _is_icon(element):
             self._say(f" {name} ")
         if element.text:
             self._say(element.text)
         return True
 
     def _leave(self, element: Element, tag: str) -> None:
-        if tag == "a":
+        if tag in ("a", "area"):
             self._close()
             self._target = None
         elif tag in ("ol", "ul", "menu") and self._lists:
@@ -564,6 +585,8 @@ class _Renderer:
             self._pre -= 1
         elif tag == "rt" and not _touches(element, element.getnext()):
             self._say(")")
+        elif tag in _AROUND:
+            self._say(_AROUND[tag])
         elif _script(element):
             mark = self._scripts.pop()
             self._say(")" * mark.count("("))

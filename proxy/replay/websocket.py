@@ -19,8 +19,9 @@ from stillweb.proxy.replay.websocket_player import (
     message_differences,
     path_ids,
 )
-from stillweb.snapshots.evidence import SURE
+from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.explain import MANY
+from stillweb.snapshots.evidence.matcher import DRAWN, OTHER_SECRET
 from stillweb.snapshots.evidence.spoken import STRAYED
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.issued import shown_in, text_of
@@ -62,7 +63,8 @@ class Talk:
         found = found_at(
             answerer.snapshot, request.url, partial(_given, answerer, line), drawing.named_before
         )
-        presumed = answerer.accept == "rule" and not _sure_only(answerer)
+        confidence = 1.0 if found.sure else OTHER_SECRET if found.rule == "redacted" else DRAWN
+        presumed = answerer.accept == "rule" and confidence >= answerer.min_confidence
         if not found.conversations or not (found.sure or presumed):
             return None
         # where each page draws a session, addresses differ, and the first of those recorded stands for them
@@ -84,14 +86,14 @@ class Talk:
         talk = cls(answerer, request, line, player, found.secrets)
         talk.met = met = answerer.meets(request, line)
         verdict = "exact" if found.sure else f"rule:{found.rule}"
-        more: dict[str, Any] = {} if found.sure else {"ambiguous": True}
+        more = talk._doubted(confidence)
         if met is not None:
             if met.fault.replaces:
                 return talk  # the refusal gets the ledger line
             answerer.faulted += 1
             more |= {"under": verdict, **met.members()}
             verdict = met.verdict
-        talk._note(verdict, "websocket", 101, more or None)
+        talk._note(verdict, "websocket", 101, more)
         return talk
 
     def heard(self) -> None:
@@ -104,15 +106,16 @@ class Talk:
             asyncio.get_running_loop().call_later(BREATH, line.moved)
 
     def doubted(self) -> bool:
-        """Note that the sockets recorded there differ. Return False to refuse an ambiguous answer."""
-        refused = _sure_only(self._answerer)
-        more: dict[str, Any] = {"ambiguous": True}
+        """Note that what the socket says now is doubted. Return False to refuse it."""
+        answerer = self._answerer
+        confidence, grounds = self.player.confidence()
+        refused = answerer.accept.endswith("+unambiguous") or confidence < answerer.min_confidence
         if refused:
-            self._answerer.count(self._request, self._line, None)
-            more |= {
-                "why": "the web socket's answer is not sure: several were recorded there and said different things, or this one was told what was not recorded",
-                "nearest": [],
-            }
+            answerer.count(self._request, self._line, None)
+            why = f"the web socket's answer is not sure: {Confidence.of(confidence)}"
+            more = {"ambiguous": True, "why": ": ".join((why, "; ".join(grounds))), "nearest": []}
+        else:
+            more = self._doubted(confidence) | {"grounds": grounds}
         served = f"rule:{self.player.rules}" if self.player.rules else "exact"
         verdict, derived, status = ("miss", "", 0) if refused else (served, "websocket", 101)
         self._note(verdict, derived, status, more)
@@ -161,14 +164,16 @@ class Talk:
         finally:
             asyncio.get_running_loop().call_soon(self._line.moved)  # requests that wait for what comes of it
 
+    def _doubted(self, chance: float) -> dict[str, Any]:
+        """Return the members that tell the confidence in an answer, and count its doubt."""
+        confidence = Confidence.of(chance)
+        if confidence.millionths:
+            self._answerer.doubts += confidence
+        return ({"ambiguous": True} if confidence.presumed else {}) | confidence.members()
+
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer
         answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))
-
-
-def _sure_only(answerer: Answerer) -> bool:
-    """Return True if presumed answers are misses."""
-    return answerer.accept.endswith("+unambiguous") or answerer.min_confidence >= SURE
 
 
 def _given(answerer: Answerer, line: Line, value: str) -> bool:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from email.utils import formatdate
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -21,7 +22,11 @@ from urllib.parse import unquote, urlsplit
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
-from stillweb.snapshots.evidence.spoken import word
+from stillweb.snapshots.capture import Response
+from stillweb.snapshots.evidence.conversations import Answers, Told, Turn
+from stillweb.snapshots.evidence.matcher import DRAWN, OTHER_SECRET
+from stillweb.snapshots.evidence.spoken import STRAYED, word
+from stillweb.snapshots.identity import equality
 from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
@@ -86,6 +91,35 @@ class Conversation:
     def heard(self) -> list[int]:
         """Return the indexes of the client's messages."""
         return [at for at, (mine, _) in enumerate(self.messages) if mine]
+
+
+def _turns(one: Conversation) -> Iterator[Turn]:
+    """Yield what was said one after the other, but for signs of life."""
+    words: list[str] = []
+    said: list[int] = []
+    for at, (mine, what) in enumerate(one.messages):
+        if _is_beat(what):
+            continue
+        if mine and said:
+            yield Turn(words, _answer(one, said))
+            words, said = [], []
+        if mine:
+            words.append(_word(one, at))
+        else:
+            said.append(at)
+    if words or said:
+        yield Turn(words, _answer(one, said))
+
+
+def _word(one: Conversation, at: int) -> str:
+    return one.words[at] if one.words else _text(one.messages[at][1])
+
+
+def _answer(one: Conversation, places: Sequence[int]) -> int:
+    """Return a number for what the server said, but for moments and what is drawn for each answer."""
+    body = "\n".join(_text(one.messages[at][1]) for at in places).encode("utf-8", "surrogatepass")
+    date = (("Date", formatdate(one.times[places[-1]], usegmt=True)),) if places and one.times else ()
+    return equality.label_of(Response(200, "", date, body))
 
 
 def conversation(value: Mapping[str, Any]) -> Conversation | None:
@@ -471,6 +505,10 @@ class Player:
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
+        self._known = list(self._alive)
+        self._answers: Answers | None = None  # learnt at the first doubt
+        self._told_server = Told()
+        self._most = DRAWN  # the confidence of what is doubted at most
         self.protocol = own.protocol
         self.url = own.url
 
@@ -509,23 +547,29 @@ class Player:
         if not fits and not doubtful and reordered:
             self._reordered = True
             doubtful = reordered
+        if not fits and doubtful:  # with another secret or id the server may have said something else
+            self.ambiguous = True
+            one = doubtful[0]
+            own = renumbered(said, _turned(self._ids[id(one)]))
+            if self._same(one.url, one.messages[one.heard()[self._count]][1], own) is None:
+                self._most = OTHER_SECRET
+        fits = fits or doubtful
         if not fits:
-            self.ambiguous = self.ambiguous or bool(
-                doubtful
-            )  # with another secret or id the server may have said something else
-            fits = doubtful
-        if not fits:
-            self.ambiguous = (
-                True  # the real server would have heard it, and may say something else from here on
-            )
+            self._doubt(
+                STRAYED
+            )  # the real server would have heard it, and may say something else from here on
             return None
         # server messages that came by time before this message
         late = [self._turn(one, whole=True)[self._told :] for one in fits]
         held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
-        self.ambiguous = self.ambiguous or held or any(one != late[0] for one in late[1:])
+        self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
+        if held:
+            self._doubt(STRAYED)
         self._alive = fits
         self._count += 1
         self._at = fits[0].heard()[self._count - 1] + 1
+        if not _is_beat(said):
+            self._told_server.add(_word(fits[0], self._at - 1))
         self._told = 0
         return self._own(late[0]) + self._more()
 
@@ -577,7 +621,7 @@ class Player:
         heard = one.heard()
         if self._count >= len(heard) or (beat := _is_beat(one.messages[heard[self._count]][1])) is False:
             return one
-        self.ambiguous = self.ambiguous or beat is None
+        self.ambiguous = self.ambiguous or beat is None  # the order tells of a receipt that lacks
         at, end = heard[self._count], (*heard, len(one.messages))[self._count + 1]
         answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n][1]))
         gone = {at, next(answers, at)}
@@ -608,7 +652,7 @@ class Player:
         spoken = [(at, leads.messages[at][1]) for at in leads.heard()]
         alike = [at for at, one in spoken if _is_beat(one) is not False and _form(one) == _form(said)]
         if _is_beat(said) is None:
-            self.ambiguous = True
+            self._doubt("", recorded=True)
             if not alike:
                 return None
         self.lives = True
@@ -757,7 +801,8 @@ class Player:
         self.unsaid = key in self._pushing - heard
         # the real server would now say something that was recorded later, or was never recorded
         self.silent = self.unsaid or (bool(leading) and (key is None or due))
-        self.ambiguous = self.ambiguous or self.silent
+        if self.silent:
+            self._doubt(STRAYED)
         return new
 
     @property
@@ -767,6 +812,27 @@ class Player:
         return self.unsaid or any(
             at >= self._at and self._made[awaits] >= count for at, (awaits, count) in leading.items()
         )
+
+    def _doubt(self, word: str, *, recorded: bool = False) -> None:
+        """Note what the real server would have been told beside, or would be told later than recorded."""
+        self.ambiguous = True
+        self._told_server.add(word, recorded=recorded)
+
+    def confidence(self) -> tuple[float, list[str]]:
+        """Return the chance that the real server would say what is said now, and the grounds in words; certainty without doubt."""
+        if not self.ambiguous:
+            return 1.0, []
+        if self._answers is None:
+            self._answers = Answers(map(_turns, self._known))
+        one, places = self._alive[0], list[int]()
+        for at in range(self._span(one)[0], len(one.messages)):
+            mine, what = one.messages[at]
+            if mine and places:
+                break
+            if not (mine or _is_beat(what)):
+                places.append(at)
+        chance, grounds = self._answers.chance(self._told_server, _answer(one, places))
+        return min(chance, self._most), grounds
 
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts, as `words` holds it; "" if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import socket
 import threading
 import time
@@ -826,6 +827,54 @@ def test_such_an_answer_is_a_miss_where_only_sure_ones_are_served(tmp_path: Path
             ["body member add: asked 'milk', recorded 'tea'"],
             [],
         ]
+
+
+@pytest.mark.parametrize(
+    ("said", "chance", "ground"),
+    [
+        ("abcd", 1.0, ""),
+        ("bacd", 0.88, "whether order of messages matters was never seen (0.15)"),
+        ("a!bcd", 0.77, "whether words matters was never seen (0.30)"),
+    ],
+)
+def test_a_doubt_says_how_likely_the_answer_is_by_the_model(said: str, chance: float, ground: str) -> None:
+    one = answering(
+        (True, "a"), (True, "b"), (False, "1"), (True, "c"), (False, "2"), (True, "d"), (False, "3")
+    )
+    for what in said:
+        one.client("http://h/", what)
+    found, grounds = one.confidence()
+    assert (math.floor(found * 100) / 100, grounds[-1:]) == (chance, [ground] if ground else [])
+
+
+def test_what_is_answered_otherwise_each_time_is_unlikely_after_a_message_that_was_not_recorded() -> None:
+    """A counter goes on from what it was told; a question that was always answered alike does not."""
+    turns = [((True, "more"), (False, f"count {number}"), (True, "who"), (False, "I")) for number in range(4)]
+    one = answering(*(message for turn in turns for message in turn))
+    assert one.client("http://h/", "less") is None
+    chances = {}
+    for what in ("more", "who"):
+        one.client("http://h/", what)
+        chances[what] = one.confidence()[0]
+    assert chances["more"] < SERVED < chances["who"]
+
+
+@pytest.mark.parametrize("least", [SERVED, 0.8])
+def test_an_answer_less_likely_than_asked_is_a_miss_and_one_that_is_served_is_counted(
+    tmp_path: Path, least: float
+) -> None:
+    with replayed(tmp_path / "s", least=least) as (gateway, peer, client):
+        hear(peer, client)
+        peer.sendall(client.send(TextMessage('{"add":"milk"}')))
+        peer.sendall(client.send(TextMessage('{"add":"tea"}')))
+        heard = hear(peer, client)
+        *_, last = gateway.ledger.entries()
+        if least == SERVED:
+            assert (heard, last["verdict"], last["confidence"]) == ('["tea"]', "exact", 0.77)
+            assert gateway.stats.presumed == 1
+        else:
+            assert (heard[:4], last["verdict"]) == ("1011", "miss")
+            assert "0.77" in last["why"]
 
 
 @pytest.mark.parametrize(("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies")])

@@ -239,15 +239,14 @@ def measure(asked: list[Pair]) -> str:
 
 HARD = """## The hard set: sameness as we define it
 
-Near-duplicates over all methods and body types. Which pairs are the same request follows docs/identity.md, our own
-definition: a tool that means something else by "the same" is measured here by a rule that it never promised to keep."""
+Near-duplicates over all methods and body types. Which pairs are the same request follows our own definition
+(docs/identity.md), which other tools never promised to keep."""
 SERVED = """## The site's own word
 
-Here a server decides: our stateful site is asked both requests, as a client that it does not know, and they are the
-same if it says the same. It also says the same to parameters that it ignores, which no client can know to be ignored:
-those are misses of whoever is careful. Where one value of a field that Vary names was recorded and another is asked for,
-Stillweb gives the recorded answer and calls it `ambiguous`, in the ledger and to whoever asks: that is what is said to be
-unsure here, and `--accept rule+unambiguous` refuses it."""
+Our stateful site is asked both requests by a new client: they are the same if its answers are. The site ignores some
+parameters, which no client can know, so a careful tool has misses there. Where `Vary` names a field of which another
+value was recorded, Stillweb gives the recorded answer and calls it `ambiguous` ("said to be unsure");
+`--accept rule+unambiguous` refuses it."""
 
 
 @click.command()

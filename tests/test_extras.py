@@ -1,4 +1,4 @@
-"""What a plain `pip install stillweb` can do, and what it says where an extra is missing."""
+"""A plain `pip install stillweb`: its abilities, and its messages where an extra is missing."""
 
 import os
 import subprocess

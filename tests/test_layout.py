@@ -81,7 +81,7 @@ def test_the_check_of_imports_sees_a_wrong_one() -> None:
 
 @pytest.mark.parametrize("package", ["", "snapshots", "proxy", "harness.tools"])
 def test_no_public_name_is_also_a_modules(package: str) -> None:
-    """What loads a module sets it as an attribute of its package: the function of that name would be gone."""
+    """An import sets the module as an attribute of its package: a function of that name would be gone."""
     module = importlib.import_module(f"stillweb.{package}".rstrip("."))
     (folder,) = module.__path__
     names = {path.stem for path in Path(folder).iterdir() if path.is_dir() or path.suffix == ".py"}

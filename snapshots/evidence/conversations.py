@@ -21,7 +21,7 @@ class Turn(NamedTuple):
 
 
 class Told:
-    """What a client has said so far: the parts of what it says next."""
+    """A client's messages so far, which give the parts of its next one."""
 
     def __init__(self) -> None:
         self.last = ""  # recorded word; "" before the first

@@ -82,7 +82,7 @@ class Web(BaseHTTPRequestHandler):
 
 @dataclass
 class Origin:
-    """What `stillweb record` needs to reach the web of the test."""
+    """Server of the test's web, with what `stillweb record` needs to reach it."""
 
     options: list[str]
     stop: Any

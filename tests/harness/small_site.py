@@ -39,7 +39,7 @@ def make(path: Path, count: int = 3, media: str = "text/html", body: bytes = WOR
 
 
 def urls(path: Path) -> list[str]:
-    """What a snapshot holds."""
+    """Return the URLs of a snapshot's captures."""
     with Snapshot.open(path) as snapshot:
         return sorted(capture.url for capture in snapshot.captures())
 

@@ -99,7 +99,7 @@ class World:
         ]  # fmt: skip
 
     def scripts(self) -> list[str]:
-        """What a page's script may try, each as a function."""
+        """Return the attempts of a page's script, each as a function."""
         got = "(r) => r.text()"
         file, ledger = f"file://{self.folder}/tasks.jsonl", "http://stillweb.local/ledger"
         tries = [

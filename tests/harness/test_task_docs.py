@@ -1,4 +1,4 @@
-"""What docs/tasks.md, other pages of the harness and examples/ say works."""
+"""The examples of docs/tasks.md, of other pages on the harness and in examples/ work."""
 
 import json
 import re

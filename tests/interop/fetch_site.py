@@ -74,7 +74,7 @@ class Origin(BaseHTTPRequestHandler):
 
 
 def calls(origin: str, pages: int) -> list[dict[str, Any]]:
-    """What both are asked: whole, slices, raw, and what is wrong."""
+    """Return the calls made to both servers: whole pages, slices, raw ones, and wrong arguments."""
     out: list[dict[str, Any]] = []
     for n in range(pages):
         url = f"{origin}/{n}"

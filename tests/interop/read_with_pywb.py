@@ -41,7 +41,7 @@ def main(folder):
 
 
 def source_load(source, params):
-    """What pywb's own server does to find the original of a revisit."""
+    """Find the original of a revisit as pywb's own server does."""
     query = CDXQuery(params)
     return process_cdx(source.load_index(query.params), query)
 

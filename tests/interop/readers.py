@@ -105,7 +105,7 @@ def disagreements(sealed: Path, folder: Path) -> list[str]:
 
 
 def wacz_validate(sealed: Path) -> str:
-    """What `wacz validate` says, empty when it is content."""
+    """Return the output of `wacz validate`, empty if the file is valid."""
     shown = subprocess.run(
         [PEERS / "wacz", "validate", "-f", sealed], capture_output=True, text=True, timeout=STARTS
     )

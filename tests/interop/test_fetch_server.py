@@ -87,7 +87,7 @@ def stillweb(commands_path: str) -> str:
 
 
 def told(server: list[str], asked: list[dict[str, Any]], tmp_path: Path) -> dict[str, Any]:
-    """What a server over stdio says to the official client."""
+    """Return the answers of a server over stdio to the official client."""
     made = [("fetch", one) for one in asked]
     job = {"era": "legacy", "command": server, "calls": made, "prompts": [{}, *asked[:40:5]]}
     (tmp_path / "job").write_text(json.dumps(job))

@@ -63,7 +63,7 @@ def origin() -> Iterator[Origin]:
 
 
 def payloads(archives: list[bytes]) -> dict[str, bytes]:
-    """What warcio reads, decoded, by address; the last of each."""
+    """Return the decoded bodies that warcio reads, by address; the last of each."""
     found = {}
     for data in archives:
         for item in ArchiveIterator(io.BytesIO(data)):

@@ -84,7 +84,7 @@ def address(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def expected(site: Path) -> list[dict[str, Any]]:
-    """What the tools say in process."""
+    """Return the results of the tools in this process."""
 
     async def ask() -> list[dict[str, Any]]:
         with Snapshot.open(site) as snapshot:

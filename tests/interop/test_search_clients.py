@@ -48,7 +48,7 @@ def record(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the clients got, and the ledger's verdicts."""
+    """Return the answers that the clients got, and the ledger's verdicts."""
     if not PYTHON.exists():
         pytest.skip("no .venv-peers: ./setup.sh --peers makes it")
     path = tmp_path_factory.mktemp("search") / "site"

@@ -16,7 +16,7 @@ START = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 
 @dataclass
 class Site:
-    """What a test records: `add` exchanges, then `open`."""
+    """Exchanges of a test's recording: `add` them, then `open`."""
 
     path: Path
     exchanges: list[Exchange] = field(default_factory=list)

@@ -60,7 +60,7 @@ class Gate:
 
 
 async def told() -> AsyncIterator[bytes]:
-    """What a model says, and then nothing: its client closes the stream."""
+    """Yield a model's words and then nothing: the client closes the stream."""
     yield b'data: {"delta": "yes"}\n\n'
     yield b"data: [DO"
     yield b"NE]\n\n"

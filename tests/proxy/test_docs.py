@@ -1,4 +1,4 @@
-"""What docs/views.md shows is read as it says."""
+"""The examples of docs/views.md are read as it says."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What leaves a browser by any protocol, in a network that sees every packet."""
+"""Packets that leave a browser by any protocol, in a network that sees each of them."""
 
 import ast
 import sys
@@ -56,7 +56,7 @@ def test_without_its_switches_our_browser_sends_by_webrtc(tmp_path: Path) -> Non
 @pytest.mark.slow
 @in_small_internet
 def test_a_recorded_browser_sends_nothing_that_the_recorder_does_not_see(tmp_path: Path) -> None:
-    """What the recorder fetches leaves by TCP; nothing goes by UDP, or to a host that can't be asked by HTTP."""
+    """The recorder's own requests leave by TCP; nothing goes by UDP, or to a host that can't be asked by HTTP."""
     sent = sent_by((*LAB, "record"), tmp_path)
     assert {packet for packet in sent if packet[0] == "udp"} == set()
     assert {"fetch", "picture"} <= taken(sent)
@@ -70,7 +70,7 @@ def test_an_isolated_program_has_no_way_out(tmp_path: Path) -> None:
 
 
 def test_one_module_starts_browsers() -> None:
-    """What is shown of that module's browser holds for record, replay, check, explore and runs."""
+    """A property of that module's browser holds for record, replay, check, explore and runs."""
     starters = ("launch", "launch_persistent_context", "launch_server", "connect_over_cdp")
     found = set()
     for package in (stillweb.proxy, stillweb.harness):

@@ -249,7 +249,7 @@ def test_what_a_browser_asks_for_of_its_own_accord_is_not_kept(lab: Lab, dead: s
 
 
 def test_it_changes_nothing_of_what_its_site_answers(lab: Lab, tmp_path: Path) -> None:
-    """What came after it was recorded all the same, so in replay it is found."""
+    """Later requests were recorded all the same, so replay finds them."""
 
     def fickle(asked: Asked) -> Answer:
         if asked.path == "/save":

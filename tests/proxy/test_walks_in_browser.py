@@ -66,7 +66,7 @@ async def go(page: Page, path: str) -> None:
 
 
 async def perform(page: Page, action: Action) -> str:
-    """What is to be seen after an action, and where. Raises Missed."""
+    """Perform an action; return the text and the address after it. Raises Missed."""
     what, value = action
     if what in FORMS:
         path, _, query = value.partition(" ")

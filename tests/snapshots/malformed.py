@@ -89,7 +89,7 @@ def opened(tmp_path: Path, data: bytes, name: str = "x.warc.gz") -> Snapshot:
 
 
 def bodies(snapshot: Snapshot) -> dict[str, bytes]:
-    """What is answered, by URL."""
+    """Return the answers' bodies by URL."""
     return {c.url: snapshot.read(c).body for c in snapshot.captures()}
 
 

@@ -1,4 +1,4 @@
-"""What docs/snapshot.md says is so."""
+"""The statements of docs/snapshot.md hold."""
 
 import hashlib
 import json

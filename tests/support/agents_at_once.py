@@ -20,7 +20,7 @@ PAGE = "https://shelf.example/list?year=2012&page={}"
 
 
 class _Asks:
-    """What they share: a model, and a question to it."""
+    """Base of these agents: a model, and a question to it."""
 
     name = "at-once"
 
@@ -190,7 +190,7 @@ class Broken(_Asks):
 
 
 class Clocked(_Asks):
-    """What it asks hangs on the clock: no tape can hold that."""
+    """Agent whose questions depend on the clock, which no tape can hold."""
 
     async def run(self, attempt: Attempt) -> str | None:
         return " ".join(

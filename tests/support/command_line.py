@@ -87,7 +87,7 @@ class Started:
         return Done(self.process.returncode, out, err)
 
     def _left(self) -> list[str]:
-        """What was started by it and still runs, wherever it has put itself."""
+        """Return the processes that the command started and that still run, in whatever group or session."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:

@@ -1,4 +1,4 @@
-"""What requests are made of, drawn: words, texts, fields, addresses and JSON."""
+"""Random parts of requests: words, texts, fields, addresses and JSON."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def timed(task: Task, answer: str | None, context: Context) -> Score:
 
 
 def broken(task: Task, answer: str | None, context: Context) -> Score:
-    """What goes wrong in scorers of one's own: the task's id says how."""
+    """Fail as users' own scorers do: the task's id says how."""
     if task.id.startswith("raises"):
         return Score({"right": {}["nothing"]})
     if task.id.startswith("nan"):

@@ -70,7 +70,7 @@ def _request(method: str, path: str, media: str, body: str) -> Request:
 
 
 def _text(request: Request) -> str:
-    """What a client that the server doesn't know is told."""
+    """Return the server's answer to a client that it doesn't know."""
     answer = Site().handle(request)
     return f"{text_of_page(answer)} -> {answer.header('location')}"
 

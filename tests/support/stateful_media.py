@@ -83,7 +83,7 @@ class Media:
 
 
 def as_asked(response: Response, request: Request) -> Response:
-    """What of a whole answer the request wants: a part, nothing that it has already, or only the head."""
+    """Return what the request wants of a whole answer: a part, nothing if the client has it, or only the head."""
     if response.status == 200 and response.header("etag") and request.method in ("GET", "HEAD"):
         response = _part(response, request)
     if request.method == "HEAD":
@@ -127,7 +127,7 @@ def _made(status: int, headers: Headers, body: bytes) -> Response:
 
 
 def parts_text(response: Response) -> str | None:
-    """What a client makes of a part, of parts, of "not modified" or of a head; None of any other answer."""
+    """Return the text that a client makes of a part, of parts, of "not modified" or of a head; None of any other answer."""
     if response.status == 416:
         return f"416 {response.header('content-range')}"
     if response.status == 304:

@@ -40,7 +40,7 @@ PROGRESS = ["10%", "50%", "80%", "done"]
 
 
 class Client:
-    """What the server knows of a client."""
+    """The server's state of a client."""
 
     def __init__(self) -> None:
         self.category = self.year = self.sort = self.user = ""
@@ -59,7 +59,7 @@ def page(title: str, body: str, hidden: str = "") -> str:
 
 
 def text_of_page(response: Response) -> str:
-    """What a reader sees: hidden fields are not part of it, nor is the boundary of parts."""
+    """Return the text that a reader sees, without hidden fields and the boundary of parts."""
     if (parts := parts_text(response)) is not None:
         return parts
     return f"{response.status} " + re.sub(

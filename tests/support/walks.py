@@ -36,7 +36,7 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 class Text(str):
-    """What an answer says, and the number of the request that it answers, from 0."""
+    """Text of an answer, with the number of its request, from 0."""
 
     number = -1
 
@@ -189,7 +189,7 @@ def perform(client: Client, action: Action, noise: str) -> list[str]:
 
 
 def _foreign(client: Client, path: str) -> list[str]:
-    """What a page of another origin reads when it asks with JSON: a preflight, then the request, if it may."""
+    """Return the answers that a page of another origin reads when it sends JSON: a preflight, then the request, if permitted."""
     origin = ("Origin", ALLOWED)
     wanted = (("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type"))
     if client.ask("OPTIONS", path, more=(origin, *wanted)) == ["miss"] or client.page is None:
@@ -310,7 +310,7 @@ def record(path: Path, walks: list[list[Action]], sessions: int = 8) -> Snapshot
 
 @dataclass
 class Result:
-    """What a replay gave: answers compared, those that were right, misses, wrong ones."""
+    """Result of a replay: answers compared, right ones, misses, wrong ones."""
 
     right: int = 0
     missed: int = 0

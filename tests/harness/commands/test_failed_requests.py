@@ -1,4 +1,4 @@
-"""What could not be reached while recording fails again in a real replay: as its program knew it, told, and no miss."""
+"""Unreachable hosts of a recording fail again in a real replay: as the program knew them, told, and no miss."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What a killed recording left is looked through by whatever command makes a snapshot of it to give away."""
+"""A killed recording is searched for secrets by each command that makes a snapshot of it to give away."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("own_state")
 
 
 def killed(path: Path, page: str = f"<p>{TOKEN}</p>") -> Path:
-    """What is left of a recording that came to no end, whose page had shown a token before that was one."""
+    """Leave a killed recording whose page showed a token before it was known as one."""
     with Writer.open(path):
         redactor = Redactor.for_snapshot(path, state_dir(), keep=True)
     record(path, redactor, first=page.encode())

@@ -1,4 +1,4 @@
-"""What a HAR lacks is said by each command that opens it."""
+"""Each command that opens a HAR names the data that it lacks."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told where a certificate was not taken."""
+"""Advice where a certificate was not taken."""
 
 import pytest
 

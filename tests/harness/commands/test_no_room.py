@@ -1,4 +1,4 @@
-"""What the machine refuses: room, a reader, a file. One clear line, and all that was recorded is kept."""
+"""A machine that refuses room, a reader or a file: one clear line, and all that was recorded is kept."""
 
 import resource
 import shutil
@@ -171,7 +171,7 @@ def crawl(path: Path, first: int, count: int) -> Path:
 def test_no_room_for_temporary_files_while_importing(
     tmp_path: Path, crawls: tuple[Path, Path], room: Callable[[int], Path], how: str
 ) -> None:
-    """What SQLite holds in memory is 2 MB; what comes to more lies in the directory for temporary files."""
+    """SQLite holds 2 MB in memory; more lies in the directory for temporary files."""
     words, out = ("import", *crawls, "-o", tmp_path / "s"), tmp_path / "s"
     if how == "disk":
         place = room(1_500_000)

@@ -174,7 +174,7 @@ def test_what_a_program_left_is_named(tmp_path: Path) -> None:
 
 
 def session_of(product: str) -> Callable[[Asked], Answer]:
-    """What begins a session: a driver of browsers (`{"value": {"sessionId": …}}`), or an application that signs in."""
+    """Return a server that begins sessions, as a driver of browsers (`{"value": {"sessionId": …}}`) or as an application that signs in."""
     return lambda _: Answer(headers=[("content-type", "application/json")], body=product.encode())
 
 

@@ -1,4 +1,4 @@
-"""What a comparison says of a task that got worse, where a log is all that is left of a run."""
+"""A comparison tells of a task that got worse, even where a log is all that is left of a run."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is no evidence about an agent is left out of a comparison by name, and what can't be told is not told."""
+"""Attempts that are no evidence about an agent are left out of a comparison by name; uncertain results are not told."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What a comparison by `em` does not show."""
+"""Changes that a comparison by `em` does not show."""
 
 from stillweb.harness.compare.compare import Outcome, compare, worse_by_others
 

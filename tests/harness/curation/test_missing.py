@@ -1,4 +1,4 @@
-"""What a replay did not have is recorded as a layer, and then nothing is missing."""
+"""Misses of a replay are recorded as a layer, and then nothing is missing."""
 
 import json
 import sys

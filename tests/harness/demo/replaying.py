@@ -98,7 +98,7 @@ async def browse(path: str, first: int = 0) -> dict[str, Any]:
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
-    """What several replays have in common, for people: how many different ones there are of each thing, and where."""
+    """Return how many different results several replays have of each kind, and where, as text."""
     lines = [
         f"{len(runs)} replays of {len(runs[0]['steps'])} steps, {runs[0]['count']} requests in the first"
     ]

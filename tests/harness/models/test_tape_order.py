@@ -57,7 +57,7 @@ def at_once(asked: Asked) -> str:
 def together(
     tape: Tape, url: str, agent: Callable[[Ask, list[str]], Awaitable[Any]], model: Backwards | None = None
 ) -> list[str]:
-    """What an agent was told, in the order in which it was; a `model` that goes by it is told, too."""
+    """Return the texts that an agent was told, in order; a `model` that goes by them is told, too."""
     heard = model.heard if model else []
 
     async def once() -> None:

@@ -61,7 +61,7 @@ def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message
 
 @pytest.mark.parametrize("word", ["EMPTY", "none", "lm-studio", "x"])
 def test_a_word_in_the_place_of_a_key_is_cut_out_of_no_answer(tmp_path, monkeypatch, word):
-    """What local servers take for a key may stand in any question and answer."""
+    """A word that local servers take for a key may stand in any question and answer."""
     monkeypatch.setenv("OPENAI_API_KEY", word)
     with Endpoint(lambda asked: f"It is {word}.") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
         assert ask(tape, endpoint.url, f"Is it {word}?").text == f"It is {word}."

@@ -1,4 +1,4 @@
-"""What a figure is of stands beside it, on the page and in the terminal."""
+"""Each figure names its basis beside it, on the page and in the terminal."""
 
 import json
 import re

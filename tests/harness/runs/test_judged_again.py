@@ -1,4 +1,4 @@
-"""What a judge said that nobody can read is asked again on request; the agent is not."""
+"""A judge whose answer nobody can read is asked again on request; the agent is not."""
 
 import json
 from collections.abc import Iterator

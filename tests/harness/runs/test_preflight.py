@@ -1,4 +1,4 @@
-"""What a run needs of the machine is asked before it starts, and its loss during a run is no answer's fault."""
+"""A run checks the machine for all that it needs before it starts; a loss during the run counts against no answer."""
 
 import re
 import shutil

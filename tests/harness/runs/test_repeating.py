@@ -1,4 +1,4 @@
-"""What no tape holds (a clock that struck, an endpoint that failed) ends a repetition where it ended the run."""
+"""Events that no tape holds (a clock that struck, an endpoint that failed) end a repetition where they ended the run."""
 
 import importlib
 from pathlib import Path

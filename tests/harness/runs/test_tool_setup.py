@@ -1,4 +1,4 @@
-"""What a program asked the gateway for, as it stands in the trace of its attempt."""
+"""Requests of a program to the gateway, as they stand in the trace of its attempt."""
 
 from typing import Any
 

@@ -168,7 +168,7 @@ NUMBERS = {
 
 @dataclass
 class Victim:
-    """What an attack is after: files, servers and processes of this machine."""
+    """Targets of an attack: files, servers and processes of this machine."""
 
     folder: Path
     names: dict[str, Any]

@@ -240,7 +240,7 @@ ODD = st.sampled_from(["NaN", "inf", "-0", "1e400", "9" * 1200, "1" + "0" * 40, 
 
 @given(st.lists(st.lists(ODD, min_size=2, max_size=2), min_size=1, max_size=5), st.data())
 def test_odd_cells_are_right_in_every_form_and_order_of_columns(rows: list[list[str]], data: Any) -> None:
-    """What a cell is made of changes no score of an answer that says just that, whatever form it comes in."""
+    """The characters of a cell change no score of an answer that repeats them, whatever form it comes in."""
     gold = [[f"k{n}", *row] for n, row in enumerate(rows)]
     plain = "\n".join("|".join(row) for row in gold)
     kinds = st.sampled_from(["string", "decimal", "integer", "date", "id_list"])

@@ -1,4 +1,4 @@
-"""What every server of ours refuses: the gateway's pages, reviews, MCP over HTTP, a program's tools, the demo's site."""
+"""Requests that every server of ours refuses: the gateway's pages, reviews, MCP over HTTP, a program's tools, the demo's site."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What recording by tests leaves of a snapshot that was there, and who may record."""
+"""Recording by tests over a snapshot that exists: which captures stay, and which tests may record."""
 
 from contextlib import contextmanager
 from datetime import UTC, datetime

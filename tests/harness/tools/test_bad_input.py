@@ -1,4 +1,4 @@
-"""What is wrong with arguments, pages or clients never ends a tool: each contract fails in its own words."""
+"""Wrong arguments, pages or clients never end a tool: each contract fails in its own words."""
 
 import asyncio
 import gzip

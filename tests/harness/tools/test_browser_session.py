@@ -1,4 +1,4 @@
-"""What is told of misses when browser and gateway speak at different times."""
+"""Misses are told to the right call when browser and gateway speak at different times."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a web socket said of itself comes to an agent that waits, as it came to the page when it was recorded."""
+"""Messages that a web socket sent unasked reach an agent that waits, as they reached the page when recorded."""
 
 from pathlib import Path
 

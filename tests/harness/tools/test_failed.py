@@ -1,4 +1,4 @@
-"""What failed while recording, as the tools tell it: as the real ones tell of a network that failed, and as no miss."""
+"""Requests that failed while recording: tools fail as the real ones do when the network fails, and it is no miss."""
 
 import asyncio
 from collections.abc import Iterator

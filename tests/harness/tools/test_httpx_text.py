@@ -38,7 +38,7 @@ TYPES = [
 
 
 def both(body: bytes, **fields: str | None) -> tuple[str, str]:
-    """What we and httpx make of it; an error by its words."""
+    """Return the texts that we and httpx decode; an error by its words."""
     headers = [(name.replace("_", "-"), value) for name, value in fields.items() if value is not None]
     try:
         ours = httpx_text(Response(200, "OK", tuple(headers), body))

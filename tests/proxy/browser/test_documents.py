@@ -1,4 +1,4 @@
-"""What is fetched beside the browser, for it: linked files and the scripts of workers."""
+"""Files fetched for the browser, beside it: linked files and the scripts of workers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What carries a date says the one that it was given, or the profile's: on no day another."""
+"""Objects with a date show the date that they were given, or the profile's, on whatever day."""
 
 import time
 from collections.abc import Iterator

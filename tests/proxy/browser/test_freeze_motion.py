@@ -1,4 +1,4 @@
-"""What the browser itself moves stands still: a picture is the same, whenever it is taken."""
+"""The browser's own animations stand still: a picture is the same, whenever it is taken."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a page watches is told to it when it rests: how many frames are drawn before that hangs on the machine."""
+"""Observers of a page are told when it rests: the number of frames drawn before depends on the machine."""
 
 import time
 from collections.abc import Iterator

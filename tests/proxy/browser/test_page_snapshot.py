@@ -1,4 +1,4 @@
-"""What a person sees of a page, read from the browser: shadow trees among it."""
+"""The visible content of a page, read from the browser, shadow trees included."""
 
 from __future__ import annotations
 

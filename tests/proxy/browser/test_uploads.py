@@ -61,7 +61,7 @@ class Site:
     authority: Authority
 
     def record(self, name: str, steps: str, redactor: Redactor | None = None) -> tuple[Path, FetchResult]:
-        """What came of a steps file that lies beside the files."""
+        """Record a steps file that lies beside the files; return the snapshot and the result."""
         file = self.path / "steps.yaml"
         file.write_text(steps, encoding="utf-8")
         path, result = self.record_flows(name, load_flows(file), redactor)
@@ -148,7 +148,7 @@ def test_the_boundary_differs_and_another_file_is_a_miss_that_says_so(site: Site
     with Snapshot.open(path) as snapshot, Gateway(snapshot, authority=site.authority) as gateway:
 
         def sent(name: str, data: bytes) -> tuple[str, list[str]]:
-            """What sending a file led to, and what the ledger says that came nearest."""
+            """Return the page after a file was sent, and the ledger's nearest captures."""
             (site.path / name).write_bytes(data)
             flow = parse_flows(steps.replace("mills.csv", name), folder=site.path)[0]
             number = len(gateway.ledger.entries())

@@ -44,7 +44,7 @@ STEPS = parse_steps("""
 
 @dataclass
 class Recorded:
-    """What was recorded, and where from."""
+    """A recording and the site that it was made of."""
 
     path: Path
     base: str

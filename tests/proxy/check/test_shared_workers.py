@@ -1,4 +1,4 @@
-"""What a shared worker asks for is asked for, though a browser tells nobody."""
+"""Requests of a shared worker are recorded, although a browser tells nobody of them."""
 
 from pathlib import Path
 

@@ -187,7 +187,7 @@ def test_killed_and_interrupted_it_goes_on_and_finds_all_states_each_once(tmp_pa
 
 @pytest.mark.slow
 def test_addresses_that_are_spelt_alike_are_told_apart(tmp_path: Path) -> None:
-    """What is known of one page is no start for another."""
+    """The knowledge of one page is no start for another."""
     profile = complete(Profile())
     with (
         Writer.open(tmp_path / "snap", profile=profile) as writer,
@@ -353,7 +353,7 @@ def test_what_a_click_goes_through_or_has_no_size_is_not_waited_for(tmp_path: Pa
 
 @pytest.mark.slow
 def test_boxes_that_only_their_labels_draw_are_checked_and_come_back(tmp_path: Path) -> None:
-    """What a box shows lies behind its state, and the box itself can't be clicked."""
+    """The page shows more once the box is checked, and the box itself can't be clicked."""
 
     def page(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         shown = """<title>Switches</title><style>input { display: none } p { display: none } #dark:checked ~ #one { display: block }</style>

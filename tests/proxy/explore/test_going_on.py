@@ -25,7 +25,7 @@ new EventSource("/said").onmessage = (e) => { for (const name of e.data.split(" 
 
 
 class Stopped(Exception):
-    """What ends an exploration, as Ctrl-C does."""
+    """Exception that ends an exploration, as Ctrl-C does."""
 
 
 async def said(over: threading.Event) -> AsyncIterator[bytes]:

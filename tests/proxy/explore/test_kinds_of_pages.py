@@ -1,4 +1,4 @@
-"""What pages really contain, in a real browser: recorded by steps, found by exploring, reached again."""
+"""Real kinds of pages in a real browser: recorded by steps, found by exploring, reached again."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an exploration tries, and what it leaves alone."""
+"""Moves that an exploration tries, and those that it leaves alone."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an exploration reads in a site's robots.txt."""
+"""The rules of a site's robots.txt, as an exploration reads them."""
 
 import asyncio
 from pathlib import Path

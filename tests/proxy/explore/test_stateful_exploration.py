@@ -112,7 +112,7 @@ def listed(category: str = "", year: str = "", page: int = 1, by_year: bool = Fa
 
 
 def states(depth: int) -> list[list[str]]:
-    """What the list can show after so many actions."""
+    """Return the states that the list can show after so many actions."""
     found = [listed(), listed(page=2), listed(by_year=True)]
     found += [listed(category) for category in CATEGORIES[1:]] + [listed(year=year) for year in YEARS[1:]]
     if depth > 1:

@@ -1,4 +1,4 @@
-"""What is kept: bodies bit for bit, headers, streams, and no secret."""
+"""The recorder keeps bodies bit for bit, headers and streams, and no secret."""
 
 import base64
 import gzip

@@ -118,7 +118,7 @@ def seen(
     *,
     http2: bool = False,
 ) -> Seen:
-    """What a client gets through a recorder, and what is kept."""
+    """Return the answers that a client gets through a recorder, and those that are kept."""
     with (
         origin.serving() as port,
         Writer.open(path / "s") as writer,

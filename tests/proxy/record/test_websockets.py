@@ -1,4 +1,4 @@
-"""What a web socket said is kept whole and without secrets, also packed messages with pings within."""
+"""Messages of a web socket are kept whole and without secrets, also packed ones with pings within."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What comes in a tunnel is read for what it is, also where the same bytes were answered as a request before."""
+"""Bytes in a tunnel are read for what they are, also where the same bytes were answered as a request before."""
 
 import ssl
 from collections.abc import Iterator

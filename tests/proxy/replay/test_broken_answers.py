@@ -1,4 +1,4 @@
-"""What can't be answered to its end is never ended cleanly, and the ledger says so."""
+"""An answer that can't be sent to its end is never ended cleanly, and the ledger says so."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""What is sent packed to whoever asks stays packed; what was packed for those that read it is unpacked for others."""
+"""Answers that a server packs for everybody stay packed; those packed for clients that read it are unpacked for others."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""What is no request, no archive or no port: told in one line, and the gateway stays up."""
+"""A malformed request, archive or port is told in one line, and the gateway stays up."""
 
 import contextlib
 import gzip

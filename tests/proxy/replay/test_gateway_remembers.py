@@ -1,4 +1,4 @@
-"""What is remembered of a request never outlives what made it right."""
+"""The memory of a request's answer never outlives the state that made it right."""
 
 import gc
 from pathlib import Path

@@ -73,7 +73,7 @@ def raw(port: int, line: str, *fields: str, body: bytes = b"") -> tuple[str, dic
 
 
 class Walk:
-    """What is asked while recording and again in replay."""
+    """Requests made while recording and again in replay."""
 
     def __init__(self, tmp_path: Path, handle: Handle) -> None:
         self._path = tmp_path

@@ -49,7 +49,7 @@ def ask(
 
 
 def told(answer: httpx.Response) -> dict[str, str]:
-    """What an answer permits."""
+    """Return the permissions that an answer gives (CORS)."""
     start = "access-control-allow-"
     return {n.removeprefix(start): v for n, v in answer.headers.items() if n.startswith(start)}
 

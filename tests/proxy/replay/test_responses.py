@@ -1,4 +1,4 @@
-"""What is served of a stored answer: HEAD, ranges, conditions, encodings; and what is refused."""
+"""Responses made of a stored answer: HEAD, ranges, conditions, encodings; and refusals."""
 
 import gzip
 import re
@@ -35,7 +35,7 @@ def get(method: str = "GET", **fields: str) -> Request:
 
 
 def answer(stored: Response, request: Request, recorded: Request | None = None) -> Response:
-    """What is served of a stored answer to a request; `recorded` is the one that it answered, if known."""
+    """Return the response made of a stored answer to a request; `recorded` is the request that it answered, if known."""
     body = stored.body
     decoded = not readable(stored, request)
     if decoded:

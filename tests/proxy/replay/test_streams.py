@@ -86,7 +86,7 @@ def test_views_with_streams_are_reached_again(site: Recorded) -> None:
 
 
 def talk(gateway: Gateway, base: str, messages: list[str], target: str = "/talk?room=1") -> list[str]:
-    """What a plain client hears."""
+    """Return the messages that a plain client hears."""
     heard: list[str] = []
     host = base.removeprefix("http://")
     with socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2]))) as peer:

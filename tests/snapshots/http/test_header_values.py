@@ -108,7 +108,7 @@ _TAGS = ("en", "en-US", "en-GB", "fr", "fr-CA", "de", "zh", "zh-Hans", "zh-Hant"
 
 
 def negotiated(site: list[str], field: str) -> str:
-    """What a site that has these languages says: by RFC 4647, 3.4, or else any of the language, or else its first."""
+    """Return the language that a site with these languages answers in: by RFC 4647, 3.4, else any of the language, else its first."""
     items = [item.partition(";q=") for item in field.split(",") if item not in ("", "*")]
     names = [name for name, _, weight in sorted(items, key=lambda item: -float(item[2] or 1))]
     for name in names:

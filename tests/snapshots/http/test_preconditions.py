@@ -19,7 +19,7 @@ DAYS = {MONDAY: 3, TUESDAY: 4, FRIDAY: 7}
 
 
 def status(world: tuple[str | None, int], told: Preconditions) -> int:
-    """What a server says that goes by RFC 9110, 13.2.2."""
+    """Return the status of a server that follows RFC 9110, 13.2.2."""
     tag, day = world
     if told.match is not None:
         wanted = told.match.split(", ")

@@ -1,4 +1,4 @@
-"""What a browser asks for of its own accord is told from what pages ask for."""
+"""Requests of the browser itself are told from those of pages."""
 
 import time
 

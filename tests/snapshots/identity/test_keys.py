@@ -163,7 +163,7 @@ def test_malformed_multipart_is_bytes(change: Any) -> None:
 
 
 def test_a_form_without_fields_is_one_whatever_its_boundary() -> None:
-    """What `new FormData()` is sent as; WebKit and Chromium end it with a line end."""
+    """Browsers send `new FormData()` so; WebKit and Chromium end it with a line end."""
 
     def empty(boundary: str, end: str = "\r\n") -> str:
         media = f"multipart/form-data; boundary={boundary}"

@@ -1,4 +1,4 @@
-"""What a program tells a model of the present takes no part in the request; any other moment does."""
+"""The present time in a prompt takes no part in the request; any other moment does."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a snapshot's id depends on: all that is served, and in which order layers lie; not how files are split."""
+"""A snapshot's id depends on all that is served and on the order of layers; not on how files are split."""
 
 from pathlib import Path
 from typing import Any

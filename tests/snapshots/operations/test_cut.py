@@ -88,7 +88,7 @@ def test_what_is_kept_is_sound_and_says_the_same(tmp_path: Path, name: str) -> N
 
 
 def rows_after(path: Path, year: str) -> tuple[str, bytes, bool]:
-    """What a session gets that filters by a year and asks for the rows."""
+    """Return the rows that a session gets after it filtered by a year."""
     with Snapshot.open(path) as snapshot:
         matcher = snapshot.matcher()
         session = matcher.session("s")

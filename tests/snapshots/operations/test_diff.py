@@ -1,4 +1,4 @@
-"""What differs between two snapshots, found through records of each kind."""
+"""Differences between two snapshots, found in records of each kind."""
 
 import secrets
 from collections.abc import Callable

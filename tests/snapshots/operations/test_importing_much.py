@@ -81,7 +81,7 @@ def test_captures_sorted_on_disk_are_those_of_the_index(tmp_path: Path, damaged:
 
 
 def test_an_archive_in_an_archive_is_taken_once(tmp_path: Path) -> None:
-    """What looks like records in the middle of one is found by the parts, and forgotten."""
+    """The parts find records within a record, and drop them."""
     inner = b"".join(warc_record(http(b"%d" % n), uri=b"http://in.test/%d" % n, number=n) for n in range(400))
     outer = [warc_record(http(b"x"), uri=b"http://out.test/%d" % n, number=1000 + n) for n in range(200)]
     big = warc_record(http(inner), uri=b"http://out.test/big", number=999)

@@ -46,14 +46,14 @@ def _all(text: bytes, string: bytes) -> list[int]:
 
 
 def sent(body: bytes, media: str = "application/json", url: str = "http://a.test/") -> bytes:
-    """What the recorder would store of a request."""
+    """Return a request's body as the recorder would store it."""
     headers = (("Content-Type", media),)
     clean = Redactor(b"k" * 32).request(Request("POST", url, headers, body))
     return clean.url.encode() + b" " + clean.body
 
 
 def given(body: bytes, media: str = "application/json") -> bytes:
-    """What the recorder would store of an answer's body."""
+    """Return an answer's body as the recorder would store it."""
     return Redactor(b"k" * 32).response(Response(200, "OK", (("Content-Type", media),), body)).body
 
 

@@ -1,4 +1,4 @@
-"""What a recording learned is kept until somebody has looked for it, and nobody else can read it."""
+"""Secrets that a recording learned are kept until a command has searched for them, and nobody else can read them."""
 
 from pathlib import Path
 

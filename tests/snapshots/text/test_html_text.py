@@ -1,4 +1,4 @@
-"""What is read out of markup: links joined with their base, and cells of tables."""
+"""Text of markup: links joined with their base, and cells of tables."""
 
 from urllib.parse import urljoin
 

@@ -33,7 +33,7 @@ def record(body: bytes) -> bytes:
 
 
 def found(data: bytes, *, swiftly: bool = True) -> list[object]:
-    """What is found of it, or would be if no member were taken for a small one."""
+    """Return the records that a scan finds, or would find if no member were taken for a small one."""
     with nullcontext() if swiftly else patch.object(scan, "_small", return_value=None):
         items = list(scan.scan(BytesPlace(data), bodies=False))
     return [replace(i, start=b"", hashes=None) if isinstance(i, scan.Scanned) else i for i in items]

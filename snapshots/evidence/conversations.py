@@ -37,7 +37,10 @@ class Told:
             self.last = word or self.last
 
     def parts(self) -> dict[str, str]:
-        return {"~words": f"({self._words:x}, {self._count})", "~order of messages": f"{self._order:016x}"}
+        return {
+            "~words": repr([(f"{self._words:x}", self._count)]),
+            "~order of messages": f"{self._order:016x}",
+        }
 
 
 class Answers:

@@ -129,7 +129,7 @@ class Matcher:
         self.peek = Peek(snapshot)
         self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
-        self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, self.group)
+        self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, snapshot.read_request, self.group)
 
     def session(self, name: str = "default") -> Session:
         """Return a fresh session, before any event."""
@@ -349,11 +349,12 @@ class Matcher:
         missed = Lookup(MISS, None, None, key, request)
         if key.canonical in learnt.damaged and not learnt.beside.get(asked.normal):
             return self._given(request, key, learnt.damaged[key.canonical][0], None, 1.0)
-        keys, masked = learnt.beside.get(asked.normal, []), 1.0
-        if not keys:
-            keys = evidence.masked(request)
-            masked = OTHER_SECRET / max(1, len(keys))  # any of them may be the one
-        targets = [learnt.model.targets[k] for k in keys]
+        keys = learnt.beside.get(asked.normal) or evidence.masked(request)
+        targets, masked = [learnt.model.targets[k] for k in keys], 1.0
+        if not learnt.beside.get(asked.normal):  # any of those that are answered otherwise may be the one
+            label = evidence.equality.read_label
+            answers = {frozenset(label(learnt.captures[o.capture]) for o in t.observations) for t in targets}
+            masked = OTHER_SECRET / max(1, len(answers))
         captures = {o.capture: learnt.captures[o.capture] for t in targets for o in t.observations}
         fit = self._fit(request, list(captures.values()), key, now, accepted)
         if not fit:

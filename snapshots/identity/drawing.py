@@ -1,31 +1,44 @@
-"""Ids that a client draws for what it makes (the cells of a notebook, JupyterLab's sessions): others in each replay.
+"""Ids that a client draws (of the cells of a notebook, of a visit, of each request): others in each replay.
 
 A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
 client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT or MKCOL that was answered so may hold
-such an id, there in any form that looks drawn and is no digest. One that any answer named before, or that a request asked for, was chosen, and names
-something else. From then on the session says its own ids where the recorded one said others, and is told them.
+such an id. Any other request is, too, if the recording shows that its client drew the ids of its query or body. An id that any answer named before, or
+that a path asked for, was chosen, and names something else. From then on the session says its own ids where the recorded one said others, and is told them.
 
 So is a request that differs from a recorded one in the moment alone at which each was made.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.http.static import static_mime
+from stillweb.snapshots.identity.equality import equal
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.issued import text_of
+from stillweb.snapshots.identity.keys import canonical_text, is_plain, parse
 from stillweb.snapshots.identity.moments import tells_moment, with_moments
-from stillweb.snapshots.identity.numbering import WORD, drawn_apart, ids_in, ids_of, named, plain, renumbered
+from stillweb.snapshots.identity.numbering import (
+    WORD,
+    drawn_apart,
+    ids_of,
+    named,
+    plain,
+    renumbered,
+    words_in,
+)
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.redact import mask
 
 RULE = "visit-id"
 CREATED = 201
@@ -65,30 +78,39 @@ class Drawing:
         self,
         prefix: Callable[[str], Iterator[Capture]],
         read: Callable[[Capture], Response],
+        read_request: Callable[[Capture], Request],
         group: Callable[[str], Group],
     ) -> None:
         self._prefix = prefix
         self._read = read
+        self._read_request = read_request
         self._group = group
         self._named: dict[tuple[str, int], set[str]] = {}
+        self._sent_by: dict[tuple[str, str], Counter[str]] = {}  # by site and session
 
     def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
         """Return a request with recorded ids in place of the session's own, and the ids that are new."""
         known = as_recorded(request, session.drawn) if session.drawn else request
-        new = self._apart(known, session) if known.method in ("POST", *_PLACING) else NONE
+        new = self._apart(known, session)
         return as_recorded(known, new) if new else known, new
 
     def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
         """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
         placed = request.method in _PLACING and bool(ids_of(request.url))
-        if not placed and not drawn_ids(request):
+        if not drawn_ids(request):
             return NONE
         ids, served = session.drawn, list(session.served)
         places = {capture.place for capture in served}
-        left = (c for c in self._like(request, placed) if c.method == request.method and _made(c, placed))
-        for capture in sorted(left, key=lambda c: (c.begin, c.timestamp, c.place)):
-            if capture.place in places:  # it was made already
+
+        def order(capture: Capture) -> tuple[object, ...]:
+            return capture.place in places, capture.begin, capture.timestamp, capture.place
+
+        found = (c for c in self._like(request, placed) if c.method == request.method)
+        for capture in sorted(found, key=order):
+            made = _made(capture, placed)
+            if made and capture.place in places:  # it was made already
                 continue
+            apart = request.derived(("apart", capture.place), partial(self._differs, capture))
 
             def given(value: str, capture: Capture = capture) -> bool:
                 return (
@@ -99,22 +121,48 @@ class Drawing:
                     or self.named_before(capture, value)
                 )
 
-            address = dict(zip(ids_of(capture.url), ids_of(request.url), strict=True)) if placed else {}
-            if len(set(address.values())) < len(address) or any(
-                given(one) for pair in address.items() if pair[0] != pair[1] for one in pair
+            if (
+                apart
+                and not any(map(given, chain(*apart.items())))
+                and (made or self._chosen_by_none(capture, apart))
             ):
-                continue
-
-            def apart(
-                one: Request, capture: Capture = capture, address: Mapping[str, str] = address
-            ) -> dict[str, str] | None:
-                stored = self._group(capture.url).request(capture)
-                return drawn_apart(renumbered(_told(stored, placed), address), _told(one, placed))
-
-            found = request.derived(("apart", capture.place), apart)
-            if found is not None and (address or found) and not any(map(given, chain(*found.items()))):
-                return {**address, **found}
+                return apart
         return NONE
+
+    def _differs(self, capture: Capture, request: Request) -> dict[str, str] | None:
+        """Return the ids of a capture's request by those of another that differ; None if the two differ in more. Secrets are no ids."""
+        stored = self._group(capture.url).derived(capture, "without secrets", _without_secrets)
+        asked = request.derived("without secrets", _without_secrets)
+        return drawn_apart(stored, asked, words_in) if len(stored) == len(asked) else None
+
+    def _chosen_by_none(self, capture: Capture, ids: Iterable[str]) -> bool:
+        """Return True if the recording shows that a client drew ids by itself, and that they choose nothing.
+
+        Its session got the same answer with others in their places, or, where it sent no others, sent these again, or its page sent them:
+        no page knows an id that no answer named.
+        """
+        group = self._group(capture.url)
+        own = (
+            c for c in group.alike(capture.method) if c.session == capture.session and c.key != capture.key
+        )
+        if others := [c for c in own if self._differs(c, group.request(capture))]:
+            return all(equal(self._read(c), self._read(capture)) for c in others)
+        by_page = self._read_request(capture).header("sec-fetch-dest") not in (None, "document", "iframe")
+        return by_page or all(self._sent(capture)[one] > 1 for one in ids)
+
+    def _sent(self, capture: Capture) -> Counter[str]:
+        """Return how many different requests of a capture's session to its site name each id."""
+        site = site_of(capture.url)
+        found = self._sent_by.get((site, capture.session))
+        if found is None:
+            own = {c.key: c for c in self._prefix(site_prefix(site)) if c.session == capture.session}
+            requests = (
+                c.url if is_plain(Request(c.method, c.url)) else _told(self._read_request(c))
+                for c in own.values()
+            )
+            found = Counter(one for told in requests for one in set(words_in(told)))
+            self._sent_by[site, capture.session] = found
+        return found
 
     def timed(
         self, request: Request, session: Drawer, now: float, joined: Callable[[Request, Capture], bool]
@@ -123,7 +171,7 @@ class Drawing:
 
         The first of several that the session was not answered by is taken, else the last.
         """
-        asked = _told(request, True)
+        asked = _told(request)
         if len(asked) > LONGEST or not tells_moment(asked.decode("latin-1")):
             return None
         group, places = self._group(request.url), {capture.place for capture in session.served}
@@ -137,7 +185,7 @@ class Drawing:
             if not tries or not (request.body or tells_moment(capture.url)):
                 continue
             stored = group.request(capture)
-            recorded = _told(stored, True)
+            recorded = _told(stored)
             told = asked
             if recorded.translate(None, _DIGITS) == bare:
                 tries -= 1
@@ -163,7 +211,7 @@ class Drawing:
     def _like(self, request: Request, placed: bool) -> Iterable[Capture]:
         """Return the captures of a request's path; where its address names what it makes, those of addresses that differ in ids alone."""
         if not placed:
-            return self._group(request.url).captures
+            return self._group(request.url).alike(request.method)
         shape = _shape(request.url)
         found = self._prefix(site_prefix(site_of(request.url)))
         return (c for c in found if c.method == request.method and _shape(c.url) == shape)
@@ -186,7 +234,7 @@ class Drawing:
 
 def drawn_ids(request: Request) -> list[str]:
     """Return the ids in the body of a request, in order."""
-    return request.derived("drawn ids", lambda one: ids_in(one.body))
+    return request.derived("drawn ids", lambda one: words_in(_without_secrets(one)))
 
 
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
@@ -207,15 +255,20 @@ def _made(capture: Capture, placed: bool) -> bool:
     )
 
 
-def _told(request: Request, placed: bool) -> bytes:
-    """Return the bytes of a request in which drawn ids may stand."""
-    return request.url.encode("utf-8", "surrogatepass") + b"\n" + request.body if placed else request.body
+def _told(request: Request) -> bytes:
+    return request.url.encode("utf-8", "surrogatepass") + b"\n" + (request.body or b"")
+
+
+def _without_secrets(request: Request) -> bytes:
+    return canonical_text(parse(mask(request)))
 
 
 def _says(request: Request, value: str, placed: bool) -> bool:
-    """Return True if the address of a request, or its Referer, names an id."""
+    """Return True if the path of a request, or its Referer, names an id."""
     wanted = plain(value)
-    return (not placed and wanted in _named(request.url)) or wanted in _named(request.header("referer") or "")
+    return (not placed and wanted in _named(request.url.partition("?")[0])) or wanted in _named(
+        request.header("referer") or ""
+    )
 
 
 def _named(text: str) -> set[str]:

@@ -169,8 +169,12 @@ def digest(parsed: Parsed) -> str:
 
 
 def _digest(parsed: Parsed) -> str:
-    text = netstring(b"stillweb key 1", *[part(parsed) for part in KEY_PARTS])
-    return hashlib.sha256(text).hexdigest()
+    return hashlib.sha256(canonical_text(parsed)).hexdigest()
+
+
+def canonical_text(parsed: Parsed) -> bytes:
+    """Return the bytes of which the canonical key is the digest."""
+    return netstring(b"stillweb key 1", *[part(parsed) for part in KEY_PARTS])
 
 
 def exact_digest(request: Request, parsed: Parsed) -> str:

@@ -5,11 +5,13 @@ import gzip
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from stillweb.proxy.replay.gateway import Gateway
+from stillweb.snapshots.secrets.redact import Redactor
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 
@@ -84,7 +86,6 @@ def test_nor_is_another_session_told_of_it(tmp_path: Path) -> None:
         (body("mine"), {}),
         (body(GIVEN), {}),  # the site gave it: it was chosen
         (body(MINE), {"shown": THEIRS}),  # and so was the recorded one
-        (body(MINE), {"status": 200}),  # nothing was made: it may be asked about
     ],
 )
 def test_what_may_have_been_chosen_is_a_miss(tmp_path: Path, sent: bytes, how: dict[str, str | int]) -> None:
@@ -103,6 +104,72 @@ def test_so_is_what_the_page_is_about(tmp_path: Path, where: str) -> None:
         fields["Referer"] = f"{HOST}/of/{MINE}"
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         assert c.post(f"{HOST}/list", content=body(MINE), headers=fields).status_code == 504
+
+
+WORD, OWN_WORD = "mQ4zR8vK2xT7wB1nY6pL", "hG3sJ9dF5kC0bN8vX2zQ"
+PAGE = (("Sec-Fetch-Dest", "empty"),)
+
+
+def visited(
+    path: Path, *requests: tuple[str, object, object], fields: tuple[tuple[str, str], ...] = ()
+) -> Site:
+    """Requests by address and JSON, and what each was answered."""
+    site = Site(path)
+    for address, sent, answer in requests:
+        sending = (JSON, json.dumps(sent).encode()) if sent is not None else ((), b"")
+        site.add(f"{HOST}{address}", json.dumps(answer).encode(), method="GET" if sent is None else "POST", headers=JSON, request_headers=(*sending[0], *fields), request_body=sending[1])  # fmt: skip
+    return site
+
+
+def say(c: httpx.Client, address: str, sent: object) -> object:
+    found = c.get(f"{HOST}{address}") if sent is None else c.post(f"{HOST}{address}", json=sent)
+    return found.json() if found.status_code == 200 else found.status_code
+
+
+@pytest.mark.parametrize(("theirs", "mine"), [(THEIRS, MINE), (WORD, OWN_WORD)])
+def test_an_id_that_a_client_draws_and_sends_again_is_the_recorded_one(
+    tmp_path: Path, theirs: str, mine: str
+) -> None:
+    def visit(one: str) -> list[tuple[str, object, object]]:
+        return [
+            ("/add", {"cart": one, "item": "tea"}, ["tea"]),
+            (f"/cart?c={one}", None, {"cart": one, "items": ["tea"]}),
+        ]
+
+    site = visited(tmp_path / "s", *visit(theirs))
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert [say(c, address, sent) for address, sent, _ in visit(mine)] == [a for *_, a in visit(mine)]
+        assert {(e["verdict"], e["ambiguous"]) for e in gateway.ledger.entries()} == {("rule:visit-id", True)}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "fields", "asked", "answer"),
+    [
+        ([({"id": THEIRS}, "ok"), ({"id": GIVEN}, "ok")], (), {"id": MINE}, "ok"),  # drawn for each request
+        ([({"id": THEIRS}, "tea"), ({"id": GIVEN}, "rum")], (), {"id": MINE}, 504),
+        ([({"id": THEIRS}, "tea"), ({"id": GIVEN}, "rum")], PAGE, {"id": MINE}, 504),
+        ([({"id": THEIRS}, "tea")], (), {"id": MINE}, 504),  # by a program that may know it
+        ([({"id": THEIRS}, "tea")], PAGE, {"id": MINE}, "tea"),
+        ([({"password": WORD}, "tea")], PAGE, {"password": OWN_WORD}, 504),
+    ],
+)
+def test_an_id_in_whose_place_no_other_was_answered_otherwise_chooses_nothing(
+    tmp_path: Path, recorded: list[tuple[object, object]], fields: Any, asked: object, answer: object
+) -> None:
+    site = visited(tmp_path / "s", *[("/q", sent, told) for sent, told in recorded], fields=fields)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert [say(c, "/q", asked) for _ in range(2)] == [answer, answer]
+
+
+def test_a_secret_that_is_drawn_for_each_request_is_any_of_those_that_were_answered_alike(
+    tmp_path: Path,
+) -> None:
+    key = Redactor(b"k" * 32)
+    words = random.Random(1)
+    recorded = [key.url(f"/pay?token={words.randbytes(16).hex()}") for _ in range(4)]
+    site = visited(tmp_path / "s", *[(address, None, "ok") for address in recorded])
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert say(c, f"/pay?token={words.randbytes(16).hex()}", None) == "ok"
 
 
 @pytest.mark.parametrize("accept", ["varies", "rule+unambiguous"])

@@ -24,7 +24,7 @@ from stillweb.snapshots.words import counted
 
 __all__ = ["KINDS", "load_tasks"]
 
-Build = Callable[..., Task]
+Build = Callable[[Record], Task]
 
 # kind -> module with FIELDS, `recognise(data) -> bool` and `build(record) -> Task`; the first that
 # recognises a record reads it

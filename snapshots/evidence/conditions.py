@@ -10,8 +10,10 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.http.spans import Part, part_of
+from stillweb.snapshots.identity.cookies import SIGNED_IN
 from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
+from stillweb.snapshots.secrets.detect import proves_password
 from stillweb.snapshots.warc.messages import set_cookies
 
 REMEMBERED = 1 << 15  # captures
@@ -19,6 +21,7 @@ DOUBTED = 0.75  # what an answer is worth if a condition may have come to someth
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that tell of a moment
 MOST = 0.98  # that such an answer comes again
 CUT = 0.9  # what an answer is worth of which only the first was kept
+UNPROVED = 0.98  # that a recorded user who proves a password anew has the recorded one
 
 Place = tuple[str, int]
 T = TypeVar("T")
@@ -110,8 +113,13 @@ class Situation:
         return (self.page or self.followed).session
 
     def worth(self, chosen: Capture) -> float:
-        """Return the factor by which the chance of an answer is less because of a condition, or as its body was cut."""
-        return min(DOUBTED if self.unsure else 1.0, CUT if self.peek.cut(chosen) else 1.0)
+        """Return the factor by which the chance of an answer is less because of a condition, a password that nothing proves, or as its body was cut."""
+        unproved = any(n.lower() in SIGNED_IN and proves_password(v) for n, v in self.request.headers)
+        return min(
+            DOUBTED if self.unsure else 1.0,
+            CUT if self.peek.cut(chosen) else 1.0,
+            UNPROVED if unproved else 1.0,
+        )
 
 
 def fitting(captures: list[Capture], now: Situation) -> list[Capture]:

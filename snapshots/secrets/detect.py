@@ -143,6 +143,7 @@ _MADE_ANEW = re.compile(
     r"|([a-z0-9]+-)*hmac(-[a-z0-9]+)?|[a-z0-9]+-(ecdsa|rsa)-[a-z0-9-]+",
     re.I,
 )
+_BY_PASSWORD = re.compile(r"\s*(?:digest|ntlm|negotiate|usernametoken)\s", re.I)
 _SIGNATURE = re.compile(r"(?:^|[\s,&;])sig(?:n(?:ature)?)?=", re.I)  # of schemes that are not known
 # The field that names the signer, in the credentials of Digest (RFC 7616, 3.4), Hawk, OAuth 1, WSSE, HTTP signatures, and the clouds' own: their
 # key's id stands up to the first "/" of `Credential`, or before a colon.
@@ -269,6 +270,11 @@ def signer(credentials: str) -> str | None:
         hashlib.sha256(one.encode()).hexdigest()[:8] if looks_drawn(one) or has_format(one.encode()) else one
         for one in (quote(name, safe=_NAMES) for name in found)
     )
+
+
+def proves_password(credentials: str) -> bool:
+    """Return True if credentials tell a password by a proof made anew for each request, which can't be compared with a recorded one."""
+    return _BY_PASSWORD.match(credentials) is not None
 
 
 def _of_windows(credentials: str) -> list[str]:

@@ -1011,7 +1011,7 @@ def test_what_a_client_signs_for_each_request_decides_nothing(field: str, value:
     one, other = (
         Request("GET", f"{A}/list", ((field, value.format(mark)),)) for mark in ("1a2b3c4d5e", "9f8e7d6c5b")
     )
-    assert told(over((one, data("birds"))), other) == ['"birds"']
+    assert told(over((one, data("birds"))), other) == ['"birds"?' if field == "X-WSSE" else '"birds"']
 
 
 def by_ntlm(user: str, mark: str) -> str:
@@ -1044,6 +1044,8 @@ SIGNED_BY = {
 
 @pytest.mark.parametrize("how", [*SIGNED_BY, "NTLM", "Negotiate", "WSSE"])
 def test_who_signs_is_told_from_others(how: str) -> None:
+    """A proof of a password that is made anew may be of another one, so that its answer is never sure."""
+
     def signed(user: str, mark: str) -> Request:
         if how == "WSSE":
             value = f'UsernameToken Username="{user}", PasswordDigest="{mark}", Nonce="n"'
@@ -1054,7 +1056,8 @@ def test_who_signs_is_told_from_others(how: str) -> None:
     stored = Redactor(b"k" * 32).request(signed("ann", "1a2b3c4d5e"))
     assert "1a2b3c4d5e" not in stored.headers[0][1]
     matcher = over((stored, html("ann's")))
-    assert told(matcher, signed("ann", "9f8e7d6c5b")) == ["ann's"]
+    password = how.startswith(("Digest", "NTLM", "Negotiate", "WSSE"))
+    assert told(matcher, signed("ann", "9f8e7d6c5b")) == ["ann's?" if password else "ann's"]
     assert told(matcher, signed("bob", "9f8e7d6c5b")) == ["miss"]
 
 

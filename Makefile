@@ -27,13 +27,13 @@ check:
 	@./setup.sh --tests
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint suite TIER='-m "not slow and not peer and not fuzz"'
 
-# Of a module's tests most go to one worker, which makes what they share once; idle workers take over what is left.
+# A module's tests go to one worker, which makes what they share once.
 # A fresh clone's tests are compiled once, not by each worker.
 # Up to five tests that fail beside others run once more alone, as a busy machine can make one late; both results are shown.
 FAILED = .venv/pytest_cache/v/cache/lastfailed
 suite:
 	@[ -d tests/__pycache__ ] || $(PYTHON_BIN)/python -m pytest --collect-only -qq -n 0 >/dev/null; \
-	rm -f $(FAILED); $(PYTHON_BIN)/python -m pytest -q -n auto --dist worksteal $(TIER) || \
+	rm -f $(FAILED); $(PYTHON_BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder $(TIER) || \
 	    { [ $$? = 1 ] && [ $$(wc -l < $(FAILED)) -le 7 ] && echo "Failed beside others; once more, alone:" && \
 	      $(PYTHON_BIN)/python -m pytest -q --last-failed --last-failed-no-failures=none -rA $(TIER); }
 

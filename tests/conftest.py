@@ -101,8 +101,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts a browser or a process, and what compares with other people's programs. Put what waits long first."""
-    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+    """Mark what starts a browser or a process, and what compares with other people's programs. Put long modules first."""
     known: dict[str, set[str]] = {}
     for item in items:
         for mark in marks_of(getattr(item, "module", None), known):
@@ -111,6 +110,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if str(item.path).startswith(PEERS):
             item.add_marker("peer")
+    # A module goes to one worker; one that began last would keep the others waiting.
+    long = {
+        mark: {item.path for item in items if item.get_closest_marker(mark)}
+        for mark in ("first", "slow", "browser")
+    }
+    items.sort(key=lambda item: [item.path not in paths for paths in long.values()])
 
 
 def marks_of(module: ModuleType | None, known: dict[str, set[str]]) -> set[str]:

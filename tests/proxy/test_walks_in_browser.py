@@ -17,6 +17,7 @@ from playwright.async_api import Page
 from stillweb.proxy import Authority, Gateway, Recorder
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.snapshots import Profile, Snapshot, Writer, seal
+from tests.proxy.browsing import Browsing
 from tests.support.stateful_site import HOST, serve_both
 
 WALKS = int(os.environ.get("STILLWEB_BROWSER_WALKS", "3"))
@@ -177,7 +178,7 @@ class Seen:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_in_a_browser_the_text_is_the_live_one_or_a_miss(tmp_path: Path) -> None:
+def test_in_a_browser_the_text_is_the_live_one_or_a_miss(tmp_path: Path, chromium: Browsing) -> None:
     walks = [random_walk(seed) for seed in range(FIRST, FIRST + WALKS)]
     others = [
         *(w[LENGTH // 2 :] for w in walks[: WALKS // 3]),
@@ -187,31 +188,29 @@ def test_in_a_browser_the_text_is_the_live_one_or_a_miss(tmp_path: Path) -> None
 
     async def run() -> tuple[Seen, Seen]:
         same, other = Seen(), Seen()
-        async with BrowserHost() as host:
-            with serve_both(theirs) as places:
-                options: dict[str, Any] = {
-                    "resolve": places,
-                    "authority": ours,
-                    "upstream_ca": theirs.certificate_path,
-                }
-                with Writer.open(tmp_path / "site") as writer, Recorder(writer, **options) as recorder:
-                    live = await walk_all(host, recorder, walks, "w")
-                with Writer.open(tmp_path / "aside") as writer, Recorder(writer, **options) as recorder:
-                    live_others = await walk_all(host, recorder, others, "o")
-            with (
-                Snapshot.open(seal(tmp_path / "site", state=ours.directory).path) as snapshot,
-                Gateway(snapshot, authority=ours) as gateway,
-            ):
-                for walk, want, have in zip(
-                    walks, live, await walk_all(host, gateway, walks, "r"), strict=True
-                ):
-                    same.compare(walk, want, have)
-                found = await walk_all(host, gateway, others, "s")
-                for walk, want, have in zip(others, live_others, found, strict=True):
-                    other.compare(walk, want, have)
+        host = chromium.host
+        with serve_both(theirs) as places:
+            options: dict[str, Any] = {
+                "resolve": places,
+                "authority": ours,
+                "upstream_ca": theirs.certificate_path,
+            }
+            with Writer.open(tmp_path / "site") as writer, Recorder(writer, **options) as recorder:
+                live = await walk_all(host, recorder, walks, "w")
+            with Writer.open(tmp_path / "aside") as writer, Recorder(writer, **options) as recorder:
+                live_others = await walk_all(host, recorder, others, "o")
+        with (
+            Snapshot.open(seal(tmp_path / "site", state=ours.directory).path) as snapshot,
+            Gateway(snapshot, authority=ours) as gateway,
+        ):
+            for walk, want, have in zip(walks, live, await walk_all(host, gateway, walks, "r"), strict=True):
+                same.compare(walk, want, have)
+            found = await walk_all(host, gateway, others, "s")
+            for walk, want, have in zip(others, live_others, found, strict=True):
+                other.compare(walk, want, have)
         return same, other
 
-    same, other = asyncio.run(run())
+    same, other = chromium.run(run())
     if "STILLWEB_BROWSER_WALKS" in os.environ:
         for label, seen in (("as recorded", same), ("others", other)):
             print(f"\n{label}: {seen.right} right, {seen.missed} missed, {len(seen.wrong)} wrong")  # noqa: T201

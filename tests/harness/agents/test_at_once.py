@@ -126,7 +126,7 @@ def test_lanes_that_call_in_any_turn_have_one_trace(
 ) -> None:
     """The calls never overlap: it is enough that they could have come in another order."""
     hashes = set()
-    for order in ("123", "321", "213"):
+    for order in ("123", "321"):
         monkeypatch.setenv("STILLWEB_TEST_TURNS", order)
         trace = trace_of(run(tmp_path / order, [agent], says, given(tmp_path, "STILLWEB_TEST_TURNS")), agent)
         assert (trace.last("answer") or {})["end"] == "answered"

@@ -97,52 +97,38 @@ def test_no_room_while_sealing(tmp_path: Path, room: Callable[[int], Path], how:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["cut", "cut to a folder", "publish", "pull", "a run"])
-def test_what_is_made_anew_without_room_is_not_there(tmp_path: Path, what: str) -> None:
+def test_what_is_made_anew_without_room_is_not_there(tmp_path: Path) -> None:
     path, sealed, store = (
         make(tmp_path / "s", 8, "application/octet-stream"),
         tmp_path / "s.wacz",
         tmp_path / "store",
     )
-    (tmp_path / "ledger").write_text("")
+    (ledger := tmp_path / "ledger").write_text("")
+    asked = ("curl", "-so", "/dev/null", "https://a.test/0")
     assert stillweb("seal", path).code == 0
-    assert (
-        stillweb(
-            "replay",
-            sealed,
-            "--ledger",
-            tmp_path / "ledger",
-            "--",
-            "curl",
-            "-so",
-            "/dev/null",
-            "https://a.test/0",
-        ).code
-        == 0
-    )
+    assert stillweb("replay", sealed, "--ledger", ledger, "--", *asked).code == 0
     assert stillweb("publish", sealed, "--to", store).code == 0
     (work := tmp_path / "run").mkdir()
     assert stillweb(*run_words(work, "{call: fetch, with: {url: 'https://a.test/0'}}")).code == 0
-    out = tmp_path / ("new.wacz" if what == "cut" else "new")
-    words: dict[str, tuple[str | Path, ...]] = {
-        "cut": ("cut", sealed, "--ledger", tmp_path / "ledger", "-o", out),
-        "cut to a folder": ("cut", sealed, "--ledger", tmp_path / "ledger", "-o", out),
-        "publish": ("publish", sealed, "--to", out),
-        "pull": ("pull", store, "-o", out),
-        "a run": ("publish", work / "run", "-o", out),
-    }
-    before = {*tmp_path.iterdir()}
-    done = stillweb(*words[what], **limited(1500))
-    assert (done.code, len(done.said.splitlines())) == (4, 1)
-    assert f"{out}: File too large; " in done.said
-    assert "make room and do it again" in done.said
-    left = [file for file in out.rglob("*") if file.is_file()]
-    assert left == [] or what == "publish"
-    assert all(
-        sha256(file.read_bytes()).hexdigest() == file.parent.name for file in left
-    )  # whole, and listed nowhere
-    assert {*tmp_path.iterdir()} - before <= ({out} if what == "publish" else set())
-    assert stillweb(*words[what]).code == 0
+    commands: list[tuple[str | Path, ...]] = [
+        ("cut", sealed, "--ledger", ledger, "-o", "new.wacz"),
+        ("cut", sealed, "--ledger", ledger, "-o", "folder"),
+        ("publish", sealed, "--to", "published"),
+        ("pull", store, "-o", "pulled"),
+        ("publish", work / "run", "-o", "a run"),
+    ]
+    for *words, name in commands:
+        out, before = tmp_path / name, {*tmp_path.iterdir()}
+        done = stillweb(*words, out, **limited(1500))
+        assert (done.code, len(done.said.splitlines())) == (4, 1)
+        assert f"{out}: File too large; " in done.said
+        assert "make room and do it again" in done.said
+        left = [file for file in out.rglob("*") if file.is_file()]
+        assert left == [] or name == "published"
+        # whole, and listed nowhere
+        assert all(sha256(file.read_bytes()).hexdigest() == file.parent.name for file in left)
+        assert {*tmp_path.iterdir()} - before <= ({out} if name == "published" else set())
+        assert stillweb(*words, out).code == 0
 
 
 @pytest.fixture(scope="module")

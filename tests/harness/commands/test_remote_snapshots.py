@@ -114,7 +114,6 @@ def test_every_command_that_names_a_snapshot_takes_an_address() -> None:
     assert found.keys() - LOCAL == READS | ELSEWHERE
 
 
-@pytest.mark.parametrize("scheme", ["s3", "http"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -129,25 +128,19 @@ def test_every_command_that_names_a_snapshot_takes_an_address() -> None:
 )
 def test_a_command_opens_a_remote_snapshot(
     sealed: Path,
-    s3: Any,
-    endpoint: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    scheme: str,
     words: list[str],
 ) -> None:
     """The command ends as with the file of this machine, and says nothing of a missing file or package."""
     monkeypatch.chdir(tmp_path)
-    s3.put_bucket_acl(Bucket=BUCKET, ACL="public-read")
-    s3.put_object_acl(Bucket=BUCKET, Key="site.wacz", ACL="public-read")
-    address = REMOTE if scheme == "s3" else f"{endpoint}/{BUCKET}/site.wacz"
     task = {"id": "a", "question": f"What does {PAGE} say?", "answer": "Hello", "urls": [PAGE]}
     Path("tasks.jsonl").write_text(json.dumps(task) + "\n")
     row = {"query": "What?", "answer": "Hello", "url": PAGE}
     Path("rows.jsonl").write_text(json.dumps(row) + "\n")
     codes = []
-    for place in (str(sealed), address):
+    for place in (str(sealed), REMOTE):
         for made in ("layer", "now"):
             shutil.rmtree(made, ignore_errors=True)
         with pytest.raises(SystemExit) as ended:

@@ -70,13 +70,14 @@ CALLS: dict[str, tuple[list[tuple[str, dict[str, Any]]], str]] = {
 
 
 @pytest.fixture(scope="module")
-def other(tools: tuple[Toolset, asyncio.Runner, Path]) -> Iterator[ToolSession]:
-    """A session beside those of hostile calls, with an open page."""
-    toolset, runner, _ = tools
-    session = toolset.session("other")
-    assert not runner.run(session.call("browser_navigate", {"url": WIDGETS})).is_error
-    yield session
-    runner.run(session.close())
+def sessions(tools: tuple[Toolset, asyncio.Runner, Path]) -> Iterator[tuple[ToolSession, ToolSession]]:
+    """A session for hostile calls, and one beside it with an open page."""
+    toolset, runner, folder = tools
+    one, other = toolset.session("one", folder), toolset.session("other")
+    assert not runner.run(other.call("browser_navigate", {"url": WIDGETS})).is_error
+    yield one, other
+    for session in (one, other):
+        runner.run(session.close())
 
 
 @pytest.fixture(scope="module")
@@ -98,18 +99,17 @@ def text_of(result: ToolResult) -> str:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_would_end_or_hold_up_all_is_refused(
     tools: tuple[Toolset, asyncio.Runner, Path],
-    other: ToolSession,
+    sessions: tuple[ToolSession, ToolSession],
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    toolset, runner, folder = tools
+    one, other = sessions
     calls, told = CALLS[name]
     if name.endswith("for ever"):
         for module in (browser_text, browser_actions):
             monkeypatch.setattr(module, "MATCHING_SECONDS", 1.0)
 
     async def play() -> str:
-        one = toolset.session("one", folder)
         assert not (await one.call("browser_navigate", {"url": WIDGETS})).is_error
         *before, last = calls
         for tool, arguments in before:
@@ -121,10 +121,9 @@ def test_a_call_that_would_end_or_hold_up_all_is_refused(
         assert time.monotonic() - begun < 4
         said = text_of(await hostile)
         assert not (await one.call("browser_snapshot", {})).is_error
-        await one.close()
         return said
 
-    assert told in runner.run(play())
+    assert told in tools[1].run(play())
 
 
 @pytest.mark.slow

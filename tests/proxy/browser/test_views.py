@@ -29,6 +29,7 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import view_address
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.writer import Writer
+from tests.proxy.browsing import Browsing
 from tests.proxy.lab import Lab, client, gate
 from tests.proxy.sites import Answer, mill_site, serve
 from tests.support.waiting import HANG, STARTS, until
@@ -227,7 +228,7 @@ def test_every_view_is_the_same_again_but_what_has_changed(recorded: Recorded) -
 
 
 @pytest.mark.slow
-def test_replays_alone_and_together_are_one(recorded: Recorded) -> None:
+def test_replays_alone_and_together_are_one(recorded: Recorded, chromium: Browsing) -> None:
     async def once(host: BrowserHost, gateway: Gateway, profile: Profile, session: str) -> list[str]:
         context = await host.context(session, gateway.proxy_url(session), profile, gateway.ca_path)
         driver = Driver(context)
@@ -244,30 +245,32 @@ def test_replays_alone_and_together_are_one(recorded: Recorded) -> None:
         return seen
 
     async def all_of_them(gateway: Gateway, profile: Profile) -> list[list[str]]:
-        async with BrowserHost(ca=gateway.ca_path) as host:
-            alone = await once(host, gateway, profile, "alone")
-            together = (once(host, gateway, profile, f"together-{n}") for n in range(2))
-            return [alone, *await asyncio.gather(*together)]
+        alone = await once(chromium.host, gateway, profile, "alone")
+        together = (once(chromium.host, gateway, profile, f"together-{n}") for n in range(2))
+        return [alone, *await asyncio.gather(*together)]
 
     with Snapshot.open(recorded.path) as snapshot, Gateway(snapshot, authority=recorded.authority) as gateway:
-        runs = asyncio.run(all_of_them(gateway, complete(snapshot.profile or Profile())))
+        runs = chromium.run(all_of_them(gateway, complete(snapshot.profile or Profile())))
     assert len({tuple(run) for run in runs}) == 1
     assert not [line for line in runs[0] if " miss " in line]
 
 
 @pytest.mark.slow
-def test_what_was_not_recorded_is_a_miss(recorded: Recorded) -> None:
+def test_what_was_not_recorded_is_a_miss(recorded: Recorded, chromium: Browsing) -> None:
     async def go(gateway: Gateway, url: str) -> None:
-        async with BrowserHost(ca=gateway.ca_path) as host:
-            context = await host.context("m", gateway.proxy_url("m"), complete(Profile()), gateway.ca_path)
+        proxy = gateway.proxy_url("m")
+        context = await chromium.host.context("m", proxy, complete(Profile()), gateway.ca_path)
+        try:
             await Driver(context).begin(url)
+        finally:
+            await context.close()
 
     with (
         Snapshot.open(recorded.path) as snapshot,
         Gateway(snapshot, authority=recorded.authority) as gateway,
         pytest.raises(Failed, match=r"list\?page=9: not in the snapshot \(miss\)"),
     ):
-        asyncio.run(go(gateway, f"{recorded.base}/list?page=9"))
+        chromium.run(go(gateway, f"{recorded.base}/list?page=9"))
 
 
 @pytest.mark.slow

@@ -182,9 +182,12 @@ def test_a_client_gets_the_same_bytes_again(place: Path, name: str) -> None:
     entries = read(place / "l")
     assert {entry["verdict"] for entry in entries} == {"exact"}
     assert len(entries) == len(EXPECTED) + 1  # the redirect is two
-    assert stillweb("seal", place / "s").code == 0
-    sealed = stillweb("replay", place / "s.wacz", "--max-misses", "0", "--accept", "exact", "--", *command)
-    assert (sealed.code, sealed.out) == (0, live.out)
+    if name == "curl":  # what is sealed holds what each of them was sent
+        assert stillweb("seal", place / "s").code == 0
+        sealed = stillweb(
+            "replay", place / "s.wacz", "--max-misses", "0", "--accept", "exact", "--", *command
+        )
+        assert (sealed.code, sealed.out) == (0, live.out)
 
 
 @pytest.mark.slow

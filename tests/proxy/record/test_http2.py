@@ -292,7 +292,7 @@ def test_a_client_that_ends_its_connection_softly_is_answered(recording: Recordi
     assert bodies(tmp_path / "site") == {"long": body}
 
 
-MEGABYTES = 100
+MEGABYTES = 60
 
 # Reads nothing until the recorder has all of it.
 PROGRAM = """

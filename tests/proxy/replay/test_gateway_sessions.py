@@ -23,17 +23,17 @@ def test_thirty_two_sessions_at_once(gateway: Gateway) -> None:
         with client(gateway, f"s{number}") as c:
             return [
                 c.get(u).status_code
-                for u in ("https://site.example/", "https://site.example/none", "https://two.example/") * 5
+                for u in ("https://site.example/", "https://site.example/none", "https://two.example/") * 2
             ]
 
     with ThreadPoolExecutor(32) as pool:
         found = list(pool.map(work, range(32)))
-    assert found == [[200, 504, 200] * 5] * 32
+    assert found == [[200, 504, 200] * 2] * 32
     entries = gateway.ledger.entries()
     for number in range(32):
         mine = [e for e in entries if e["session"] == f"s{number}"]
-        assert [e["seq"] for e in mine] == list(range(15))
-        assert [e["status"] for e in mine] == [200, 504, 200] * 5
+        assert [e["seq"] for e in mine] == list(range(6))
+        assert [e["status"] for e in mine] == [200, 504, 200] * 2
 
 
 def test_clients_without_a_name_are_a_programs(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def negotiated(site: list[str], field: str) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from(_TAGS), min_size=1, max_size=4, unique=True),
     st.lists(st.sampled_from(_FIELDS), min_size=1, max_size=4, unique=True),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import charsets, encodings
 from stillweb.snapshots.text import html_text, pdf_text
-from stillweb.snapshots.text.text import HTML, LARGE, PDF, READ, FrozenText, extract, extract_html, sniff
+from stillweb.snapshots.text.text import HTML, LARGE, PDF, FrozenText, extract, extract_html, sniff
 
 ARTICLE = """<!doctype html><html><head><title> A  page </title></head><body><nav><a href="/menu">Menu</a></nav>
 <article><h1>Penguins</h1><p>Penguins are birds of the south. See <a href="more?x=1">more about them</a>, as this is a
@@ -396,12 +396,12 @@ def test_a_page_of_too_many_tags_is_not_parsed() -> None:
     assert found.warnings[0].startswith("too many tags to be parsed (")
 
 
-@pytest.mark.slow
-def test_of_a_page_that_unpacks_to_much_the_first_is_read() -> None:
-    body = gzip.compress((WORDS + "<p>y").encode() + b" " * (3 * READ) + b"<p>last")
+def test_of_a_page_that_unpacks_to_much_the_first_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillweb.snapshots.text.text.READ", 1 << 20)
+    body = gzip.compress((WORDS + "<p>y").encode() + b" " * (3 << 20) + b"<p>last")
     found = extract(
         None, Response(200, "OK", (("Content-Type", "text/html"), ("Content-Encoding", "gzip")), body)
     )
     assert found is not None
     assert "lazy dog" in found.markdown
-    assert found.warnings[0] == "content encoding: only the first 32 MB are read"
+    assert found.warnings[0] == "content encoding: only the first 1 MB are read"

@@ -17,6 +17,9 @@ HEAD = """# Python interface
 `import stillweb` is light: it loads neither mitmproxy nor Playwright, and each name on first use. What needs an
 [extra](index.md) that is not installed raises an error with the command that installs it.
 
+All expected errors are `sw.StillwebError`; its kinds, named below, are `sw.UsageError`, `sw.DamagedInput`, `sw.GateFailed` and
+`sw.MissingCapability`. Calls may come from any thread, also where an event loop runs (a notebook), which waits until they return.
+
 ```python
 {example}```
 """

@@ -47,6 +47,8 @@ LIKELY = 10  # highest plausible ratio of unpacked to compressed size
 
 def open_container(path: str | os.PathLike[str]) -> Container:
     """Open the snapshot or archive at a path or URL. Raises UsageError and DamagedInput."""
+    if not os.fspath(path):
+        raise UsageError("the path of the snapshot is empty")
     if is_remote(path):
         return _remote(str(path))
     local = Path(str(path).removeprefix("file://"))

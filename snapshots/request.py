@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from stillweb.snapshots.errors import UsageError
+
 T = TypeVar("T")
 Headers = tuple[tuple[str, str], ...]
 
@@ -20,6 +22,13 @@ _CONDITIONAL = frozenset(CONDITIONAL)
 SAFE_METHODS = frozenset(
     {"GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "SEARCH", "PROPFIND", "REPORT", "CONNECT"}
 )
+
+
+def must_be_url(address: str) -> str:
+    """Return an address of a page or view. Raises UsageError if it is no URL."""
+    if not isinstance(address, str) or ("://" not in address and not address.startswith("urn:")):
+        raise UsageError(f"{address!r} is no URL; it begins with http:// or https://")
+    return address
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,18 @@ class Request(Remembering):
     url: str
     headers: Headers = ()
     body: bytes = b""
+
+    @classmethod
+    def of(cls, given: Request | str) -> Request:
+        """Return a request, or that of a URL by GET, without fragment. Raises UsageError for a member that no request has."""
+        request = given if isinstance(given, Request) else cls("GET", given)
+        must_be_url(request.url)
+        if not isinstance(request.body, bytes):
+            raise UsageError(f"the body of {request.url}: must be bytes, not {type(request.body).__name__}")
+        pairs = request.headers
+        if not isinstance(pairs, tuple) or not all(isinstance(one, tuple) and len(one) == 2 for one in pairs):
+            raise UsageError(f"the headers of {request.url}: must be a tuple of (name, value)")
+        return replace(request, url=request.url.partition("#")[0])
 
     def header(self, name: str) -> str | None:
         """Return the first value of a field, by case-insensitive name; None if the field is absent."""

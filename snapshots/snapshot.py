@@ -99,6 +99,7 @@ class Snapshot:
         self._archives = Archives(files)
         self._found = Cache[str, tuple[Capture, ...]](self._look)
         self._matcher: Matcher | None = None
+        self._closed = False
         self.at = ""  # "latest", or the 17 digits of the last moment that is seen; "" for as recorded
 
     @classmethod
@@ -519,17 +520,24 @@ class Snapshot:
 
         `accept` is the lowest verdict that counts: exact, canonical, varies or rule. Raises UsageError for another.
         """
-        if isinstance(request, str):
-            request = Request("GET", request.partition("#")[0])
+        self.must_be_open()
+        asked = Request.of(request)
         matcher = self.matcher()
-        return Hit(self, matcher.lookup(request, matcher.session(), accept=accept))
+        return Hit(self, matcher.lookup(asked, matcher.session(), accept=accept))
+
+    def must_be_open(self) -> None:
+        """Raise UsageError if the snapshot was closed."""
+        if self._closed:
+            raise UsageError(f"{', '.join(self.paths)}: the snapshot was closed; open it again")
 
     def close(self) -> None:
+        self._closed = True
         for layer in self._layers:
             layer.index.close()
             layer.container.close()
 
     def __enter__(self) -> Snapshot:
+        self.must_be_open()
         return self
 
     def __exit__(

@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     )
     from stillweb.proxy import Gateway, Recorder
     from stillweb.snapshots import Request, Snapshot, Writer, seal, verify
+    from stillweb.snapshots.errors import (
+        DamagedInput,
+        GateFailed,
+        MissingCapability,
+        StillwebError,
+        UsageError,
+    )
 
     __version__: str
 
@@ -52,17 +59,26 @@ if TYPE_CHECKING:
 _HOME = {
     **dict.fromkeys(("Request", "Snapshot", "Writer", "seal", "verify"), "stillweb.snapshots"),
     **dict.fromkeys(("Gateway", "Recorder"), "stillweb.proxy"),
+    **dict.fromkeys(
+        ("DamagedInput", "GateFailed", "MissingCapability", "StillwebError", "UsageError"),
+        "stillweb.snapshots.errors",
+    ),
 }
 
 __all__ = [
+    "DamagedInput",
+    "GateFailed",
     "Gateway",
+    "MissingCapability",
     "Recorder",
     "Recording",
     "Replay",
     "Request",
     "Run",
     "Snapshot",
+    "StillwebError",
     "Tools",
+    "UsageError",
     "Writer",
     "__version__",
     "certify",

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.evidence import SERVED
+from stillweb.snapshots.evidence.confidence import read_confidence
 from stillweb.snapshots.remote import absolute, local
+from stillweb.snapshots.request import must_be_url
 from stillweb.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -93,10 +95,8 @@ def lookup(
 
     The members are those of a ledger's line (docs/ledger.md): `verdict`, `ambiguous`, `state`, `nearest` and, where
     there is one, `confidence`, `derived`, `why` and `capture`; `grounds` say why the confidence is what it is.
-    `Snapshot.lookup` reads the response itself. Raises UsageError for a wrong `accept`.
+    `Snapshot.lookup` reads the response itself. Raises UsageError for a wrong argument, also for a text that is no URL.
     """
-    from dataclasses import replace
-
     from stillweb.proxy.net.addresses import DEFAULT_SESSION
     from stillweb.proxy.replay.answering import Answerer
     from stillweb.proxy.replay.ledger import Ledger
@@ -105,13 +105,14 @@ def lookup(
     from stillweb.snapshots.view import id_in
 
     check_accept(accept)
-    given = Request("GET", request) if isinstance(request, str) else request
-    asked = replace(given, url=given.url.partition("#")[0])
+    least = read_confidence(min_confidence)
+    asked = Request.of(request)
+    address = request if isinstance(request, str) else request.url
     with _opened(snapshot) as opened, Ledger() as ledger:
-        if id_in(given.url) is not None and opened.view(given.url) is None:
+        if id_in(address) is not None and opened.view(address) is None:
             why = "no view of the snapshot has this address; 'stillweb ls SNAPSHOT --views' lists them"
             return {"verdict": "miss", "ambiguous": False, "state": "", "why": why, "nearest": []}
-        answerer = Answerer(opened, ledger, accept=accept, min_confidence=min_confidence)
+        answerer = Answerer(opened, ledger, accept=accept, min_confidence=least)
         capture = answerer.answer(asked, answerer.line(DEFAULT_SESSION)).capture
         entry = ledger.entries()[0]
         matcher = answerer.matcher
@@ -135,14 +136,14 @@ def fetch(
     """Return the text of a page or PDF as a new client gets it, or of a view; None for a miss, or without a text.
 
     Redirects are followed. `note` is called if only a client in another state gets the page. The result's text is
-    `markdown`; it has `title`, `extractor`, `version` and `warnings`, too.
+    `markdown`; it has `title`, `extractor`, `version` and `warnings`, too. Raises UsageError for a text that is no URL.
     """
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.view import id_in
 
     with _opened(snapshot) as opened:
         store = Store(opened)
-        frozen = opened.text(address)
+        frozen = opened.text(must_be_url(address))
         if frozen is None:
             if (found := store.view_text(address)) is not None or id_in(address) is not None:
                 return found[0] if found is not None else None
@@ -177,7 +178,7 @@ def tables(
     from stillweb.snapshots.view import id_in
 
     with _opened(snapshot) as opened:
-        view = opened.view(address)
+        view = opened.view(must_be_url(address))
         if view is not None and (dom := opened.resource("dom", view.address)) is not None:
             return tables_of(dom.decode("utf-8", "replace"))
         if id_in(address) is not None:
@@ -240,7 +241,7 @@ class Recording:
         Flows without a URL are done on each of `urls`. `parallel` None is two pages for each core. `progress` is
         called with a URL and an event.
         """
-        return self._fetcher.fetch(urls, flows, pdfs, progress, parallel)
+        return self._fetcher.fetch(_several(urls), flows, pdfs, progress, parallel)
 
     def explorer(self, limits: ExploreLimits | None = None, choices: Choices | None = None) -> Explorer:
         """Return an explorer, whose `explore(url)` operates a page and records the views that it finds."""
@@ -551,6 +552,7 @@ def check(
 def _opened(snapshot: Snapshot | StrPath | Sequence[StrPath]) -> Iterator[Snapshot]:
     """Yield a snapshot; one that is given as paths is closed at the end."""
     if isinstance(snapshot, Snapshot):
+        snapshot.must_be_open()
         yield snapshot
     else:
         with Snapshot.open(*_paths(snapshot)) as opened:
@@ -594,7 +596,7 @@ def diff(
     a: Snapshot | StrPath | Sequence[StrPath],
     b: Snapshot | StrPath | Sequence[StrPath],
     *,
-    tasks: StrPath | Iterable[Task] | None = None,
+    tasks: StrPath | Iterable[Task | Mapping[str, Any]] | None = None,
     run: StrPath | Run | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Diff:
@@ -626,7 +628,7 @@ def drift(
     old: Snapshot | StrPath | Sequence[StrPath],
     new: Snapshot | StrPath | Sequence[StrPath],
     *,
-    tasks: StrPath | Iterable[Task] = (),
+    tasks: StrPath | Iterable[Task | Mapping[str, Any]] = (),
     note: Callable[[str], None] | None = None,
 ) -> Drift:
     """Say how far the site of `old` has drifted by the time of `new`; printing the result gives the report.
@@ -680,15 +682,29 @@ def cut(
 # --- coverage
 
 
+def _task(task: Task | Mapping[str, Any]) -> Task:
+    """Return a task, or that of a JSON object. Raises UsageError naming a wrong member."""
+    from stillweb.harness.datasets.generic import build
+    from stillweb.harness.datasets.records import Record, RecordError
+    from stillweb.harness.task import Task
+
+    try:
+        return task if isinstance(task, Task) else build(Record(dict(task), "task", 0))
+    except RecordError as error:
+        raise UsageError(f"the task: {error}") from error
+
+
 def _task_set(
-    tasks: StrPath | Iterable[Task], note: Callable[[str], None] | None = None, split: str | None = None
+    tasks: StrPath | Iterable[Task | Mapping[str, Any]],
+    note: Callable[[str], None] | None = None,
+    split: str | None = None,
 ) -> TaskSet:
     """Return the task set that is named, or Task objects as one; `note` is called with each remark on its records."""
     from stillweb.harness.datasets import load_tasks
     from stillweb.harness.task import TaskSet
 
     if not isinstance(tasks, str | os.PathLike):
-        return tasks if isinstance(tasks, TaskSet) else TaskSet("tasks", tuple(tasks))
+        return tasks if isinstance(tasks, TaskSet) else TaskSet("tasks", tuple(map(_task, tasks)))
     loaded = load_tasks(os.fspath(tasks), split=split)
     if note is not None:
         for remark in loaded.remarks:
@@ -699,7 +715,7 @@ def _task_set(
 def coverage(
     snapshot: Snapshot | StrPath | Sequence[StrPath],
     *,
-    tasks: StrPath | Iterable[Task] | None = None,
+    tasks: StrPath | Iterable[Task | Mapping[str, Any]] | None = None,
     run: StrPath | Run | None = None,
     synthetic_search: bool = False,
     check_references: bool = False,
@@ -762,11 +778,17 @@ class Tools:
     """
 
     def __init__(
-        self, snapshot: Snapshot, contracts: Sequence[str], session: str, options: Mapping[str, Any]
+        self,
+        snapshot: Snapshot | StrPath | Sequence[StrPath],
+        contracts: Sequence[str],
+        session: str,
+        options: Mapping[str, Any],
     ):
         from stillweb.harness.tools.toolset import Toolset
 
-        toolset = Toolset(snapshot, contracts, **options)
+        with ExitStack() as stack:  # a snapshot given as paths is closed with the tools
+            toolset = Toolset(stack.enter_context(_opened(snapshot)), contracts, **options)
+            opened = stack.pop_all()
         self.session = toolset.session(session)
         self._loop = loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="stillweb-tools", daemon=True)
@@ -784,6 +806,7 @@ class Tools:
                 loop.call_soon_threadsafe(loop.stop)
                 thread.join()
                 loop.close()
+                opened.close()
 
         self._close = weakref.finalize(self, close)
 
@@ -800,7 +823,7 @@ class Tools:
         return self._run(self.session.call(tool, arguments))
 
     def close(self) -> None:
-        """End the session: browser, store and thread. The snapshot stays open."""
+        """End the session: browser, store and thread. A Snapshot that was given stays open."""
         self._close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -819,7 +842,11 @@ class Tools:
 
 
 def tools(
-    snapshot: Snapshot, *contracts: str, session: str = "default", accept: str = "rule", **options: Any
+    snapshot: Snapshot | StrPath | Sequence[StrPath],
+    *contracts: str,
+    session: str = "default",
+    accept: str = "rule",
+    **options: Any,
 ) -> Tools:
     """Return the tools of some contracts ("fetch", "serper-mcp", "pdf-reader", "playwright-mcp"), answered offline.
 
@@ -893,23 +920,19 @@ def env(
     `context` has a judge and side-cars for scorers that need them; `options` are those of
     `stillweb.harness.tools.Toolset`. Raises UsageError for a wrong task, contract or scorer.
     """
-    from stillweb.harness.datasets.generic import build
-    from stillweb.harness.datasets.records import Record, RecordError
     from stillweb.harness.environment import Environment, Shared
     from stillweb.harness.rubric import compile_rubrics
     from stillweb.harness.scoring import Context, find_scorer
-    from stillweb.harness.task import Task
     from stillweb.harness.tools.toolset import Toolset
 
-    try:
-        asked = task if isinstance(task, Task) else build(Record(dict(task), "task", 0))
-    except RecordError as error:
-        raise UsageError(f"the task: {error}") from error
+    asked = _task(task)
     find_scorer(asked.scorer)
     if context is None:
         context = Context(rubrics=compile_rubrics([asked]) if asked.scorer == "table" else {})
     opened = snapshot if isinstance(snapshot, Snapshot) else Snapshot.open(snapshot)
-    return Environment(Shared(Toolset(opened, contracts, accept=accept, **options)), asked, steps, context)
+    return Environment(
+        Shared(Toolset(opened, _several(contracts), accept=accept, **options)), asked, steps, context
+    )
 
 
 # --- runs
@@ -945,7 +968,7 @@ class Run:
 
 def run(
     *,
-    tasks: StrPath | Iterable[Task],
+    tasks: StrPath | Iterable[Task | Mapping[str, Any]],
     agent: str | Callable[..., Any],
     snapshot: Snapshot | StrPath | Sequence[StrPath] | None = None,
     out: StrPath,
@@ -980,7 +1003,7 @@ def run(
 
     `tasks` is a task set (a file, a folder, `hub:OWNER/NAME`) or Task objects. `agent` is a name as on the command
     line (`openai:MODEL`, `command:PROGRAM`, `script:FILE`, `module:object`, a YAML file) or a function
-    `agent(attempt)`, plain or async, that returns the answer as text or None (docs/runs.md). A function runs in a
+    `agent(attempt)` that returns the answer as text or None (docs/runs.md): async where it calls tools. It runs in a
     confined process of its own, closures and lambdas as copies; only one that can't be copied runs in this process, and the
     certificate's `confinement` says so. `snapshot` may be several layers; without one there are no tools. `out` is the run's directory.
 
@@ -1031,9 +1054,9 @@ def run(
     settings = Settings(
         agent=spec,
         snapshots=tuple(map(absolute, paths)),
-        contracts=tuple(contracts) if paths else (),
+        contracts=_several(contracts) if paths else (),
         accept=check_accept(accept),
-        min_confidence=min_confidence,
+        min_confidence=read_confidence(min_confidence),
         epochs=epochs,
         limits=limits or Limits(seconds=1800),
         synthetic_search=synthetic_search,
@@ -1056,13 +1079,13 @@ def run(
         task_set,
         rubrics=compiled,
         limit=limit,
-        only=only,
+        only=_several(only),
         refused=len(task_set.problems),
         uploads=Path(uploads) if uploads is not None else None,
     )
     made = run_attempts(
         path,
-        engine=make_engine(engine, path, parallel or pages_at_once()),
+        engine=make_engine(engine, path, pages_at_once() if parallel is None else parallel),
         display=display,
         retry_failed=retry_failed,
     )
@@ -1076,7 +1099,7 @@ def score(
     *,
     write: bool = False,
     out: StrPath | None = None,
-    tasks: StrPath | Iterable[Task] | None = None,
+    tasks: StrPath | Iterable[Task | Mapping[str, Any]] | None = None,
     rubrics: StrPath | None = None,
     grader_template: StrPath | None = None,
     mode: Literal["faithful", "fixed"] | None = None,
@@ -1198,7 +1221,7 @@ def certify(
     return repeat(
         Path(run),
         times=times,
-        parallel=parallel or pages_at_once(),
+        parallel=pages_at_once() if parallel is None else parallel,
         snapshots=[absolute(path) for path in _paths(snapshot)],
         progress=progress,
     )
@@ -1213,6 +1236,11 @@ def _paths(snapshot: Snapshot | StrPath | Sequence[StrPath] | None) -> tuple[str
     if isinstance(snapshot, str | os.PathLike):
         return (os.fspath(snapshot),)
     return tuple(os.fspath(path) for path in snapshot)
+
+
+def _several(texts: str | Iterable[T]) -> tuple[T, ...] | tuple[str, ...]:
+    """Return texts that are given as a list, or one that is given alone."""
+    return (texts,) if isinstance(texts, str) else tuple(texts)
 
 
 def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str], at: str) -> Iterator[str]:

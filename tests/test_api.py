@@ -1,5 +1,6 @@
 """The page of code in docs/api.md, run with a page of a local site."""
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import stillweb
+from tests.snapshots.making import record
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = b"<!doctype html><title>Example</title><h1>Example</h1><p>An example page, with words.</p>"
@@ -85,6 +87,85 @@ def test_the_page_of_code_runs(
     names["snap"].close()
 
 
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "site"
+    with stillweb.Writer.open(path) as writer:
+        record(writer, "http://mill.test/", PAGE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.lookup("mill.test/"), "'mill.test/' is no URL"),
+        (
+            lambda s: s.lookup(stillweb.Request("POST", "http://mill.test/", (), "a=1")),
+            "body .* bytes, not str",
+        ),
+        (lambda s: s.lookup(stillweb.Request("GET", "http://mill.test/", {"A": "b"})), "headers .* tuple"),
+        (lambda s: stillweb.fetch(s, "mill.test"), "'mill.test' is no URL"),
+        (lambda s: stillweb.lookup(s, "http://mill.test/", min_confidence=65), "min-confidence 65: must be"),
+        (lambda s: stillweb.replay(s, port=99999).__enter__(), "port 99999: must be a whole number"),
+        (lambda s: stillweb.open(""), "path of the snapshot is empty"),
+    ],
+)
+def test_a_wrong_argument_is_named(snapshot: Path, call: Any, message: str) -> None:
+    with stillweb.open(snapshot) as opened, pytest.raises(stillweb.UsageError, match=message):
+        call(opened)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tape": "rekord"}, "'tape' must be one of record, replay"),
+        ({"epochs": 0}, "'epochs' must be 1 to"),
+        ({"parallel": 0}, "must be at least 1, not 0"),
+        ({"min_confidence": 65}, "min-confidence 65: must be"),
+        ({"tasks": [{"id": "one"}]}, "question"),
+    ],
+)
+def test_a_wrong_setting_of_a_run_is_named_before_it_begins(
+    tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
+    settings = {"tasks": [TASK], "agent": lambda attempt: "1|A", "out": tmp_path / "run", **wrong}
+    with pytest.raises(stillweb.UsageError, match=message):
+        stillweb.run(**settings)
+    assert not list(tmp_path.glob("run/traces/*"))
+
+
+def test_a_closed_snapshot_answers_nothing(snapshot: Path) -> None:
+    opened = stillweb.open(snapshot)
+    hit = opened.lookup("http://mill.test/")
+    opened.close()
+    asked = [
+        lambda: opened.lookup("http://mill.test/"),
+        lambda: hit.response,
+        lambda: stillweb.fetch(opened, "http://mill.test/"),
+    ]
+    for ask in asked:
+        with pytest.raises(stillweb.UsageError, match="closed"):
+            ask()
+
+
+def test_tools_are_given_a_path_as_all_others(snapshot: Path) -> None:
+    with stillweb.tools(snapshot, "fetch") as tools:
+        assert "An example page" in tools.call("fetch", url="http://mill.test/").text
+
+
+def test_a_run_is_made_where_an_event_loop_runs(tmp_path: Path) -> None:
+    async def notebook() -> stillweb.Run:
+        return stillweb.run(
+            tasks=[TASK],
+            agent=lambda attempt: "1|A",
+            out=tmp_path / "run",
+            contracts=(),
+            note=lambda text: None,
+        )
+
+    assert asyncio.run(notebook()).scores["em"].mean == 1.0
+
+
 @pytest.mark.slow
 def test_a_run_is_repeated(tmp_path: Path) -> None:
     (script := tmp_path / "agent.yaml").write_text("agent: script\ndefault: {steps: [], answer: '1|A'}\n")
@@ -92,3 +173,5 @@ def test_a_run_is_repeated(tmp_path: Path) -> None:
     run = stillweb.run(tasks=tasks, agent=f"script:{script}", out=tmp_path / "run")
     found = stillweb.certify(run, times=1)
     assert (found.holds, found.hash) == (True, run.certificate["hash"])
+    with pytest.raises(stillweb.UsageError, match="at least once"):
+        stillweb.certify(run, times=0)

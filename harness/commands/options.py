@@ -15,6 +15,7 @@ from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageErr
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import read_confidence
 from stillweb.snapshots.remote import is_remote, open_store
+from stillweb.snapshots.request import must_be_url
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -142,8 +143,7 @@ def split_address(words: Sequence[str], what: str) -> tuple[list[Path | str], st
     *paths, address = words
     if is_remote(paths[0]) and os.path.exists(address):  # Path.exists raises for a name that is too long
         raise click.UsageError(f"{address!r} comes first: one or more snapshots and then {what}")
-    if "://" not in address and not address.startswith("urn:"):
-        raise click.UsageError(f"{address!r} is no URL; it begins with http:// or https://")
+    must_be_url(address)
     return [SNAPSHOT.convert(path, None, None) for path in paths], address
 
 

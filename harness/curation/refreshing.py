@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from stillweb.harness.curation.missing import record_misses
 from stillweb.harness.models.transport import retry_after
+from stillweb.proxy.browser import running
 from stillweb.proxy.explore.politeness import Manners
 from stillweb.proxy.replay.ledger import misses as find_misses
 from stillweb.proxy.replay.ledger import read
@@ -152,7 +152,7 @@ def _record(
     forbidden: list[str] = []
     if obey_robots:
         urls = dict.fromkeys([*(str(flow.url) for flow in pages), *(str(entry["url"]) for entry in alone)])
-        forbidden = asyncio.run(_forbidden(manners, urls))
+        forbidden = running.run(_forbidden(manners, urls))
         pages = [flow for flow in pages if flow.url not in forbidden]
         alone = [entry for entry in alone if entry["url"] not in forbidden]
     failed: list[tuple[str, str]] = []
@@ -184,7 +184,7 @@ def _record(
         ]
         later = []
         for entry in alone:
-            asyncio.run(manners.wait_turn(str(entry["url"])))
+            running.run(manners.wait_turn(str(entry["url"])))
             why: list[str] = []
             record_misses(recorder, [dict(entry)], why.append)
             recorder.wait_quiet(str(entry["session"]), seconds=0.0, timeout=30.0)

@@ -249,6 +249,8 @@ def certify(
     the traces may be altered. Raise StillwebError with the reason if a repetition can't be made (no tape,
     another agent file, …).
     """
+    if times < 1:
+        raise UsageError(f"{path}: times {times}: a run is repeated at least once")
     certificate = make_certificate(path)
     differences = said_otherwise(path, certificate)
     settings, _ = RunFiles(path).manifest()

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.task import Limits, Task, TaskSet
@@ -38,6 +38,7 @@ from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
 TapeMode = Literal["record", "replay", "auto", "none"]
+ScoringMode = Literal["faithful", "fixed"]
 
 MOST_EPOCHS = 10_000  # a damaged run that claims more would keep `report` and `score` busy for ever
 
@@ -66,7 +67,7 @@ class Settings:
     synthetic_search: bool = False
     tape: TapeMode = "auto"
     tape_path: str | None = None
-    mode: Literal["faithful", "fixed"] = "faithful"
+    mode: ScoringMode = "faithful"
     fold_case: bool = False
     agent_options: Mapping[str, Any] = field(default_factory=dict)
     tool_options: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> Settings:
-        """Make settings from a JSON object. Raise DamagedInput naming an unknown or missing member."""
+        """Make settings from a JSON object. Raise DamagedInput naming an unknown, missing or wrong member."""
         if not isinstance(value, dict) or "agent" not in value:
             raise DamagedInput(f"{where}: settings need the member 'agent'")
         known = {f.name for f in fields(cls)}
@@ -103,6 +104,11 @@ class Settings:
                 raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
         if not 1 <= value.get("epochs", 1) <= MOST_EPOCHS:
             raise DamagedInput(f"{where}: setting 'epochs' must be 1 to {MOST_EPOCHS}, not {value['epochs']}")
+        for name, allowed in _ONE_OF.items():
+            if value.get(name, allowed[0]) not in allowed:
+                raise DamagedInput(
+                    f"{where}: setting {name!r} must be one of {', '.join(allowed)}, not {value[name]!r}"
+                )
         if (fork := value.get("fork")) and not all(
             isinstance(fork.get(name), kind) for name, kind in _FORK.items()
         ):
@@ -118,6 +124,14 @@ class Settings:
         except ValueError as error:
             raise DamagedInput(f"{where}: setting 'snapshots': {error}") from error
         return cls(**ready)
+
+    def checked(self) -> Settings:
+        """Return the settings. Raise UsageError for a value that no run can have."""
+        try:
+            Settings.from_json(self.to_json(), "run")
+        except DamagedInput as error:
+            raise UsageError(str(error)) from error
+        return self
 
     # Left out of the hash: neither the places of files nor the use of a tape changes a score.
     PLACES = ("snapshots", "tape", "tape_path", "agent", "directory", "source")
@@ -158,6 +172,7 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 _FORK = {"certificate": str, "task": str, "attempt": int, "step": int, "model": str}
+_ONE_OF = {"tape": get_args(TapeMode), "mode": get_args(ScoringMode)}
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("agent", "accept", "tape", "mode", "at", "timing"), str),
     **dict.fromkeys(("snapshots", "contracts"), list),

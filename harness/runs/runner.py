@@ -84,6 +84,7 @@ def start_run(
     if not chosen:
         raise UsageError("there is no task to run")
     files = RunFiles(path)
+    settings.checked()
     if uploads is not None:
         settings = replace(settings, uploads=uploads_in(uploads))
     files.forget_unbegun()

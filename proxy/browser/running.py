@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stillweb.snapshots._os.signals import heard_signals, hearing
@@ -41,26 +42,38 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     cancels all tasks at once, Playwright's among them, so that nothing can close the browser any more. Here a
     further signal only cuts short what is awaited at that moment. Afterwards the signal's former handler is
     called, which raises KeyboardInterrupt or does what the program wants.
+
+    Where another loop runs in this thread (a notebook's), `main` runs in a thread of its own, and that loop waits.
     """
-    with asyncio.Runner() as runner:
-        task = runner.get_loop().create_task(main)
-        heard: list[Callable[[], None]] = []
-        with _cancelling(task, heard):
-            try:
-                result = runner.run(_outcome(task))
-            except asyncio.CancelledError:
-                if heard:
-                    heard[0]()
-                raise
-            except Exception as error:
-                # a signal to the whole group ends the browser too, and tasks that wait for it fail before
-                # they are cancelled
-                if heard and not isinstance(error, (StillwebError, OSError)):
-                    heard[0]()
-                raise
+    tasks: list[asyncio.Task[T]] = []
+    heard: list[Callable[[], None]] = []
+    with _cancelling(tasks, heard):
+        try:
+            if asyncio._get_running_loop() is None:
+                result = _run_here(main, tasks)
+            else:
+                with ThreadPoolExecutor(1) as pool:
+                    result = pool.submit(_run_here, main, tasks).result()
+        except asyncio.CancelledError:
             if heard:
                 heard[0]()
-            return result
+            raise
+        except Exception as error:
+            # a signal to the whole group ends the browser too, and tasks that wait for it fail before
+            # they are cancelled
+            if heard and not isinstance(error, (StillwebError, OSError)):
+                heard[0]()
+            raise
+        if heard:
+            heard[0]()
+        return result
+
+
+def _run_here(main: Coroutine[Any, Any, T], tasks: list[asyncio.Task[T]]) -> T:
+    """Run a coroutine on a loop of this thread; its task is appended to `tasks`, for others to cancel."""
+    with asyncio.Runner() as runner:
+        tasks.append(runner.get_loop().create_task(main))
+        return runner.run(_outcome(tasks[0]))
 
 
 async def _outcome(task: asyncio.Task[T]) -> T:
@@ -68,8 +81,8 @@ async def _outcome(task: asyncio.Task[T]) -> T:
 
 
 @contextmanager
-def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Iterator[None]:
-    """Let signals with a Python handler cancel the task while the context is open.
+def _cancelling(tasks: list[asyncio.Task[T]], heard: list[Callable[[], None]]) -> Iterator[None]:
+    """Let signals with a Python handler cancel the tasks while the context is open.
 
     The calls of their former handlers are appended to `heard`.
     """
@@ -82,7 +95,9 @@ def _cancelling(task: asyncio.Task[Any], heard: list[Callable[[], None]]) -> Ite
         logging.getLogger("asyncio").disabled = True
         if len(heard) > PATIENCE:
             heard[-1]()
-        task.get_loop().call_soon_threadsafe(task.cancel)
+        for task in tasks:
+            with suppress(RuntimeError):  # its loop has just ended
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
     with hearing(before, hear):
         yield

@@ -228,6 +228,8 @@ def run_command(
     it to finish. Raises UsageError if the command doesn't exist or can't be run, and MissingCapability if
     files, memory or processes are short.
     """
+    if isinstance(command, str) or not command:
+        raise UsageError(f"the command {command!r}: must be a list of words, the program first")
     child: subprocess.Popen[bytes] | None = None
     with _interrupts_left_to_the_command():
         try:

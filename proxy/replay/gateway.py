@@ -232,7 +232,9 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises MissingCapability (port in use) and UsageError (no such address)."""
+    """Return a listening socket. Raises MissingCapability (port in use) and UsageError (no such port or address)."""
+    if not (isinstance(port, int) and 0 <= port < 1 << 16):
+        raise UsageError(f"port {port!r}: must be a whole number from 0 to 65535; 0 takes a free one")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from stillweb.snapshots.errors import DamagedInput, MissingCapability
+from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 
 CHUNK = 1 << 20
 
@@ -76,6 +76,10 @@ class FilePlace:
                 parts.append(data)
                 have += len(data)
         except OSError as error:
+            if self._fd < 0:
+                raise UsageError(
+                    f"{self.name}: was closed; read what is needed before, or open it again"
+                ) from None
             if error.errno not in DISK:
                 raise
             raise Unreadable(f"{self.name}: offset {offset}: can't be read ({error.strerror})") from error

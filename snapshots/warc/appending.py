@@ -36,6 +36,8 @@ class AppendFile:
 
         Raises MissingCapability on a full disk.
         """
+        if self._fd < 0:
+            raise UsageError(f"{self.path}: the recording has ended; record into it again to add to it")
         start = self.size
         offsets = []
         held = b""  # written in one call: each call releases the interpreter lock once

@@ -42,6 +42,25 @@ def test_what_it_returns_and_raises() -> None:
         run(wrong())
 
 
+def test_ctrl_c_reaches_it_where_another_loop_runs() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            done.append("browser")
+
+    async def notebook() -> None:
+        run(main())
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(notebook())
+    assert done == ["browser"]
+
+
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_each_ctrl_c_hastens_and_none_cuts_off(times: int) -> None:
     done: list[str] = []

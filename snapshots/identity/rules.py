@@ -301,7 +301,10 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
             by_place.setdefault(item.place, ([], []))[index].append(item)
     changes: dict[str, Any] = {}
     if parsed.query is not None and "query" in by_place:
-        pairs = tuple(_edit_pairs(parsed.query, *by_place["query"]))
+        names, sought = parsed.derived("names in the query", _names_in_query), by_place["query"]
+        pairs = parsed.query
+        if _concerned(sought, names):
+            pairs = tuple(_edit_pairs(pairs, names, *sought))
         if pairs != parsed.query:
             changes["query"] = pairs or None
     url = parsed.url
@@ -316,10 +319,32 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
         body = _as_form(body)
     place = {FORM: "form", JSON: "json", MULTIPART: "part"}.get(body.kind)
     if place in by_place:
-        value = _EDITORS[body.kind](body.value, *by_place[place])
+        names, sought = parsed.derived("names in the body", _names_in_body), by_place[place]
+        value = _EDITORS[body.kind](body.value, names, *sought) if _concerned(sought, names) else body.value
         if value is not body.value and value != body.value:
             changes["body"] = body.with_value(value)
     return replace(parsed, **changes) if changes else parsed
+
+
+def _names_in_query(parsed: Parsed) -> tuple[str, ...]:
+    return tuple(_text(pair.partition("=")[0]) for pair in parsed.query or ())
+
+
+def _names_in_body(parsed: Parsed) -> tuple[str, ...]:
+    """Return the names of fields or parts in their order, or each name in JSON once."""
+    body = _as_form(as_json(parsed.body))
+    if body.kind == FORM:
+        return tuple(_text(pair.name) for pair in body.value)
+    if body.kind == MULTIPART:
+        return tuple(part.name for part in body.value)
+    left, names = [body.value], dict[str, None]()
+    for value in left:
+        if isinstance(value, dict):
+            names |= dict.fromkeys(value)
+            value = value.values()
+        if not isinstance(value, str):
+            left += (item for item in value if isinstance(item, (dict, list)))
+    return tuple(names)
 
 
 def as_json(body: Body) -> Body:
@@ -368,9 +393,10 @@ def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str 
     return next((item.blanked(value) for item in blank if item.matches(name, value)), value)
 
 
-def _concerned(fields: Iterable[Field], names: Iterable[str]) -> set[str]:
+def _concerned(fields: Iterable[list[Field]], names: Collection[str]) -> set[str]:
     """Return names among which are all that match a field; none if none does."""
-    return {name for item in fields for name in _matching(item.name, names)}
+    each = set(names)
+    return {name for item in chain.from_iterable(fields) for name in _matching(item.name, each)}
 
 
 def _matching(pattern: Pattern, names: Iterable[str]) -> Iterator[str]:
@@ -403,10 +429,11 @@ def _found(fields: list[Field], names: Collection[str]) -> list[Field]:
     return [field for field in fields if not field.beside or field.among(names)]
 
 
-def _edit_pairs(pairs: tuple[str, ...], drop: list[Field], blank: list[Field]) -> Iterable[str]:
-    names = [_text(pair.partition("=")[0]) for pair in pairs]
+def _edit_pairs(
+    pairs: tuple[str, ...], names: tuple[str, ...], drop: list[Field], blank: list[Field]
+) -> Iterable[str]:
     drop, blank = _found(drop, names), _found(blank, names)
-    named = _concerned((*drop, *blank), names)
+    named = _concerned((drop, blank), names)
     for pair, said in zip(pairs, names, strict=True):
         if said not in named:
             yield pair
@@ -449,13 +476,12 @@ def _edit_segments(url: str, blank: list[Field]) -> str:
     return url
 
 
-def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -> tuple[Pair, ...]:
+def _edit_form(
+    pairs: tuple[Pair, ...], names: tuple[str, ...], drop: list[Field], blank: list[Field]
+) -> tuple[Pair, ...]:
     out = []
-    names = [_text(pair.name) for pair in pairs]
     drop, blank = _found(drop, names), _found(blank, names)
-    named = _concerned((*drop, *blank), names)
-    if not named:
-        return pairs
+    named = _concerned((drop, blank), names)
     for pair, name in zip(pairs, names, strict=True):
         value = _text(pair.value)
         told = _judge(name, value, drop, blank) if name in named else value
@@ -464,9 +490,10 @@ def _edit_form(pairs: tuple[Pair, ...], drop: list[Field], blank: list[Field]) -
     return tuple(out)
 
 
-def _edit_parts(parts: tuple[Part, ...], drop: list[Field], blank: list[Field]) -> tuple[Part, ...]:
+def _edit_parts(
+    parts: tuple[Part, ...], names: tuple[str, ...], drop: list[Field], blank: list[Field]
+) -> tuple[Part, ...]:
     out = []
-    names = [part.name for part in parts]
     drop, blank = _found(drop, names), _found(blank, names)
     for part in parts:
         value = _text(part.content)
@@ -485,22 +512,35 @@ def _told_names(value: Mapping[str, Any]) -> Collection[str]:
     return [*value, f"type={kind}"] if isinstance(kind, str) else value
 
 
-def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
-    """Return a value without what the fields name; the same object where they name nothing."""
+def _edit_json(value: Any, names: tuple[str, ...], drop: list[Field], blank: list[Field]) -> Any:
+    return _edited(value, drop, blank, {})
+
+
+Found = tuple[list[Field], list[Field], set[str]]
+
+
+def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[tuple[str, ...], Found]) -> Any:
+    """Return a value without what the fields name; the same object where they name nothing.
+
+    `known` has the fields and names found in objects of the same names: lists hold many alike.
+    """
     if isinstance(value, list):
-        made = ((item, _edit_json(item, drop, blank)) for item in value if isinstance(item, (dict, list)))
+        made = ((item, _edited(item, drop, blank, known)) for item in value if isinstance(item, (dict, list)))
         edits = {id(item): new for item, new in made if new is not item}
         return [edits.get(id(item), item) for item in value] if edits else value
     if not isinstance(value, dict):
         return value
-    names = _told_names(value)
-    ours, theirs = _found(drop, names), _found(blank, names)
-    named = _concerned((*ours, *theirs), value)
+    names = tuple(_told_names(value))
+    found = known.get(names)
+    if found is None:
+        ours, theirs = _found(drop, names), _found(blank, names)
+        found = known[names] = ours, theirs, _concerned((ours, theirs), value)
+    ours, theirs, named = found
     edited: dict[str, Any] = {}
     for name, item in value.items():
         new = item
         if isinstance(item, (dict, list)):
-            new = _edit_json(item, drop, blank)
+            new = _edited(item, drop, blank, known)
         elif name in named:
             text = item if isinstance(item, str) else str(item)
             told = _judge(name, text, ours, theirs)
@@ -512,7 +552,7 @@ def _edit_json(value: Any, drop: list[Field], blank: list[Field]) -> Any:
     return {n: edited.get(n, item) for n, item in value.items() if edited.get(n) is not _DROPPED}
 
 
-_EDITORS: dict[str, Callable[[Any, list[Field], list[Field]], Any]] = {
+_EDITORS: dict[str, Callable[[Any, tuple[str, ...], list[Field], list[Field]], Any]] = {
     FORM: _edit_form,
     JSON: _edit_json,
     MULTIPART: _edit_parts,
@@ -644,7 +684,7 @@ def reduced(
 def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> Parsed:
     """Apply rules to a parsed request, except those of kind `redacted`, which need the unparsed one."""
     for rule in rules:
-        parsed = KINDS[rule.kind](rule, parsed, issued)
+        parsed = KINDS[rule.kind](rule, parsed.remembering(), issued)
     return parsed
 
 

@@ -290,6 +290,7 @@ BROKEN = {
     + b"x" * 300_000,
     "HTTP/2 without TLS": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
     "another version": b"GET / HTTP/3.0\r\nHost: localhost\r\n\r\n",
+    "credentials that are no ASCII": b"GET / HTTP/1.1\r\nHost: localhost\r\nProxy-Authorization: Basic \xc3\x9f\r\nAuthorization: Basic \xc3\x9f\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\n\r\n",
 }
 

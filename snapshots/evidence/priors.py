@@ -90,6 +90,7 @@ PARTS = {
     r"header accept-language (region of|after) .*": 0.03,
     r"header x-requested-with": 0.1,
     r"header origin": 0.03,
+    r"header .* as cookie": 0.8,
     r"header (.*csrf.*|.*xsrf.*|(?!.*(auth|access|api|private|vault|consul|user|subject|job|deploy)).*token.*)": 0.02,
     r"drawn (x-forwarded-.*|x-real-ip|forwarded)": 0.05,
     r"drawn .*": 0.15,

@@ -682,16 +682,21 @@ def test_a_repeated_order_is_told_from_a_second_one_by_its_key(field: str) -> No
     assert told(two, order("n1"), order("n1"))[1] in ("order 1?", "miss")
 
 
-def test_a_token_that_the_cookie_does_not_repeat_may_be_refused() -> None:
+def test_a_token_that_the_cookie_does_not_repeat_is_likely_refused() -> None:
     """In a double submit, the client draws both the token and the cookie."""
 
-    def save(token: str, cookie: str) -> Request:
-        return post(f"{A}/save", "tea=1", x_csrf_token=token, cookie=f"csrf={cookie}")
+    def save(token: str, cookie: str, what: str = "tea") -> Request:
+        return post(f"{A}/save", f"{what}=1", x_csrf_token=token, cookie=f"csrf={cookie}")
 
     drawn, other = "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "a1b2c3d4e5f60718293a4b5c6d7e8f90"
     matcher = over((save(other, other), html("saved")))
     assert told(matcher, save(drawn, drawn)) == ["saved"]
-    assert told(matcher, save(drawn, other)) == ["saved?"]
+    assert told(matcher, save(drawn, other)) == ["miss"]
+    good, bad, rum = save(other, other), save(drawn, other), save(other, other, "rum")
+    refused = Response(403, "Forbidden", (("Content-Type", "text/html"),), b"refused")
+    seen = over((good, html("saved")), (rum, html("saved rum")), (bad, refused))
+    assert told(seen, rum) == ["saved rum?"]
+    assert likely(seen, rum, bad)[0] == "refused"
 
 
 def test_two_cookie_jars_in_one_session_are_told_apart() -> None:

@@ -263,12 +263,18 @@ class Matcher:
         else:
             lookup = self._chosen(request, key, evidence, past, session, accepted, at)
             if lookup.capture is None and accepted.by_rule and not (candidates or at):
+                now = time.time()
+                if new := self.drawing.drawn(request, session, now):
+                    request, ids = drawing.as_recorded(request, new), {**ids, **new}
+                    drawn_by.append(drawing.RULE)
                 timed = self.drawing.timed(
-                    request, session, time.time(), lambda one, c: self._rule(one, c) is not None
+                    request, session, now, lambda one, c: self._rule(one, c) is not None
                 )
                 if timed is not None:
-                    request, key = timed, request_key(timed)
+                    request = timed
                     drawn_by.append(TIMED)
+                if new or timed is not None:
+                    key = request_key(request)
                     lookup = self._chosen(request, key, evidence, past, session, accepted, at)
             lookup.inert = alone and request is asked and lookup.capture is not None
         lookup.ids, lookup.matcher, lookup.state = ids, self, past.history.label(len(past.history))

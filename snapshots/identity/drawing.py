@@ -89,14 +89,22 @@ class Drawing:
         self._sent_by: dict[tuple[str, str], Counter[str]] = {}  # by site and session
 
     def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
-        """Return a request with recorded ids in place of the session's own, and the ids that are new."""
+        """Return a request with recorded ids in place of the session's own, and the ids that are new: of what it makes."""
         known = as_recorded(request, session.drawn) if session.drawn else request
-        new = self._apart(known, session)
+        new = self._apart(known, session) if known.method in ("POST", *_PLACING) else NONE
         return as_recorded(known, new) if new else known, new
 
-    def _apart(self, request: Request, session: Drawer) -> Mapping[str, str]:
-        """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone."""
-        placed = request.method in _PLACING and bool(ids_of(request.url))
+    def drawn(self, request: Request, session: Drawer, now: float) -> Mapping[str, str]:
+        """Return by the recorded ones the ids of any other request that its client drew; it may differ from the recorded one in moments, too."""
+        return self._apart(request, session, now)
+
+    def _apart(self, request: Request, session: Drawer, now: float | None = None) -> Mapping[str, str]:
+        """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone.
+
+        Those of what was made, unless a moment, `now`, is told.
+        """
+        made = now is None
+        placed = made and request.method in _PLACING and bool(ids_of(request.url))
         if not drawn_ids(request):
             return NONE
         ids, served = session.drawn, list(session.served)
@@ -107,10 +115,11 @@ class Drawing:
 
         found = (c for c in self._like(request, placed) if c.method == request.method)
         for capture in sorted(found, key=order):
-            made = _made(capture, placed)
-            if made and capture.place in places:  # it was made already
+            if _made(capture, placed) is not made or (
+                made and capture.place in places
+            ):  # it was made already
                 continue
-            apart = request.derived(("apart", capture.place), partial(self._differs, capture))
+            apart = request.derived(("apart", capture.place), partial(self._differs, capture, now=now))
 
             def given(value: str, capture: Capture = capture) -> bool:
                 return (
@@ -129,11 +138,15 @@ class Drawing:
                 return apart
         return NONE
 
-    def _differs(self, capture: Capture, request: Request) -> dict[str, str] | None:
+    def _differs(self, capture: Capture, request: Request, now: float | None = None) -> dict[str, str] | None:
         """Return the ids of a capture's request by those of another that differ; None if the two differ in more. Secrets are no ids."""
         stored = self._group(capture.url).derived(capture, "without secrets", _without_secrets)
         asked = request.derived("without secrets", _without_secrets)
-        return drawn_apart(stored, asked, words_in) if len(stored) == len(asked) else None
+        if len(stored) != len(asked):
+            return None
+        return drawn_apart(
+            stored, asked if now is None else self._moved(stored, asked, capture, now), words_in
+        )
 
     def _chosen_by_none(self, capture: Capture, ids: Iterable[str]) -> bool:
         """Return True if the recording shows that a client drew ids by itself, and that they choose nothing.

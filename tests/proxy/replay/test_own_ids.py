@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.secrets.redact import Redactor
-from tests.proxy.frozen import Site
+from tests.proxy.frozen import START, Site
 from tests.proxy.gateways import client
 
 THEIRS, MINE = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"
@@ -159,6 +160,27 @@ def test_an_id_in_whose_place_no_other_was_answered_otherwise_chooses_nothing(
     site = visited(tmp_path / "s", *[("/q", sent, told) for sent, told in recorded], fields=fields)
     with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
         assert [say(c, "/q", asked) for _ in range(2)] == [answer, answer]
+
+
+def test_an_id_that_is_drawn_beside_the_moment_is_the_recorded_one(tmp_path: Path) -> None:
+    def event(one: str, seconds: float) -> dict[str, object]:
+        return {"visit": one, "since": int(seconds * 1000)}
+
+    site = visited(tmp_path / "s", ("/event", event(THEIRS, START.timestamp()), "ok"), fields=PAGE)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert say(c, "/event", event(MINE, time.time())) == "ok"
+        assert say(c, "/event", event(MINE, START.timestamp() - 86400)) == 504
+        assert [e["verdict"] for e in gateway.ledger.entries()] == ["rule:visit-id+timestamp", "miss"]
+
+
+def test_an_id_under_a_name_that_a_rule_knows_is_left_to_the_rule(tmp_path: Path) -> None:
+    def asked(one: str) -> str:
+        return f"/list?request_id={one}"
+
+    site = visited(tmp_path / "s", (asked(THEIRS), None, "ok"), (asked(GIVEN), None, "ok"))
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, "p") as c:
+        assert say(c, asked(MINE), None) == "ok"
+        assert [e["verdict"] for e in gateway.ledger.entries()] == ["rule:request-id"]
 
 
 def test_a_secret_that_is_drawn_for_each_request_is_any_of_those_that_were_answered_alike(

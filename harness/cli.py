@@ -234,6 +234,11 @@ def _exit_code(error: BaseException) -> int | None:
             where = f"{error.filename}: " if error.filename else ""
             _say(f"error: {where}{error.strerror}; {_LACKS[error.errno]}")
             return 4
+        case UnicodeEncodeError() if error.encoding == sys.getfilesystemencoding() != "utf-8":  # of paths
+            _say(
+                f"error: {error.object!r}: can't be named in this locale ({error.encoding}); set PYTHONUTF8=1"
+            )
+            return 4
         case MemoryError():
             _say("error: there is not enough memory; free some, or raise its limit (ulimit -v)")
             return 4

@@ -72,7 +72,7 @@ class PredictionsAgent:
         if not missing:
             return ""
         count = counted(len(missing), "task")
-        return f"{self._source}: no answer to {count}, which count as unanswered ({missing[0]} first)"
+        return f"{self._source}: no answer to {count}, counted as unanswered ({missing[0]} first)"
 
 
 def _prediction(line: str, where: str) -> tuple[str, str | None]:

@@ -14,7 +14,7 @@ from stillweb.harness.commands.options import LocalPath
     type=LocalPath(path_type=Path),
     default=Path("demo-run"),
     show_default=True,
-    help="Where to work; emptied first.",
+    help="Where to work; an earlier demo there is removed.",
 )
 @click.option("--open/--no-open", "show", default=False, help="Open the report in the browser at the end.")
 def command(out: Path, show: bool) -> None:

@@ -70,12 +70,15 @@ class SnapshotType(click.ParamType):  # type: ignore[type-arg]  # generic in cli
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]  # a default
+        if not value:  # an unset variable in a script
+            raise click.UsageError("the path of the snapshot is empty", ctx)
         if is_remote(value):
             open_store(value)  # checks its form
             return value
         path = Path(value.removeprefix("file://"))
         if self._exists and not path.exists():
             raise click.UsageError(f"{value}: no such file or directory", ctx)
+        _use(path, written=False)
         return path
 
 
@@ -95,7 +98,20 @@ class LocalPath(click.Path):
                 else "To send results to a store: stillweb publish"
             )
             raise click.UsageError(f"{value}: {what} takes a path on this machine. {hint}", ctx)
+        _use(value, written=not self.exists)
         return super().convert(value, param, ctx)
+
+
+def _use(path: str | os.PathLike[str], *, written: bool) -> None:
+    """Note that the running command reads or writes a path. Raise click's UsageError for a file that it both reads and writes."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None or not os.path.isfile(path):
+        return
+    uses = ctx.meta.setdefault("stillweb.files", {})
+    if uses.setdefault(os.path.realpath(path), written) != written:
+        raise click.UsageError(
+            f"{os.fspath(path)}: is read by this command, and would be lost; name another file to write", ctx
+        )
 
 
 def brought_here(snapshots: Iterable[Path | str]) -> tuple[Path | str, ...]:

@@ -21,6 +21,7 @@ from stillweb.proxy.replay.misses import masked_key, masked_url_of
 from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.warc.appending import not_written
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
@@ -44,8 +45,8 @@ encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 class Ledger:
     """A ledger that is written and can be read back.
 
-    `path` is replaced if it exists; None uses a temporary file. Thread-safe. Raises MissingCapability if the file
-    can't be written.
+    `path` is replaced if it exists; None uses a temporary file. Thread-safe. Raises UsageError if the file
+    can't be written, MissingCapability on a full disk.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -55,9 +56,7 @@ class Ledger:
             try:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o644)
             except OSError as error:
-                raise MissingCapability(
-                    f"{self.path}: the ledger can't be written: {error.strerror}"
-                ) from error
+                raise not_written(self.path, error) from error
         else:
             handle, name = tempfile.mkstemp(prefix="stillweb-ledger-")
             self._fd = os.open(name, os.O_RDWR | os.O_APPEND)

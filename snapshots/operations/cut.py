@@ -202,14 +202,15 @@ def select(
         by_key[capture.key].append(capture)
         by_site[site_of(capture.url)].append(capture)
     widened = []
-    for number, site in enumerate(sorted({site_of(c.url) for c in kept.values()}), 1):
+    sites = sorted({site_of(c.url) for c in kept.values()})
+    for number, site in enumerate(sites, 1):
         evidence = snapshot.matcher().evidence(site)
         more = [] if evidence.quiet else [c for c in by_site[site] if not evidence.still(c)]
         if any(c.place not in kept for c in more):
             widened.append(site)
         kept.update((c.place, c) for c in more)
         if progress is not None:
-            progress(number, len(by_site))
+            progress(number, len(sites))
     hidden = (layer.named(c) for layer in snapshot.layers[:-1] for c in layer.index)
     _close(kept, by_key, {c.place: c for c in hidden} | by_place)
     return sorted(kept.values(), key=_recorded), widened

@@ -320,7 +320,7 @@ def test_tasks_without_an_answer_are_told(tmp_path: Path, capsys: pytest.Capture
             [str(word) for word in ("score", "--tasks", tasks, "--predictions", saved, "-o", tmp_path / "o")]
         )
     assert ended.value.code == 0
-    assert "no answer to 2 tasks, which count as unanswered (silent first)" in capsys.readouterr().err
+    assert "no answer to 2 tasks, counted as unanswered (silent first)" in capsys.readouterr().err
     answers = {
         task.id: trace.last("answer") for task, _, trace in RunFiles(tmp_path / "o").attempts() if trace
     }

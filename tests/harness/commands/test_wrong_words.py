@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["coverage", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
         (["diff", "SITE", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
         (["coverage", "SITE", "--tasks", ""], 2, "no task set is named"),
+        (["verify", ""], 2, "path of the snapshot is empty"),
+        (
+            ["replay", "SITE", "--ledger", "no/such", "--", "true"],
+            2,
+            "no/such: can't be written: No such file",
+        ),
     ],
 )
 def test_words_in_a_wrong_place_are_told(
@@ -70,6 +77,39 @@ def test_words_in_a_wrong_place_are_told(
     assert done.code == code
     assert says in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["empty.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "SITE", "--ledger", "SITE", "--", "true"),
+        ("fetch", "SITE", "https://a.test/0", "-o", "SITE"),
+        ("ls", "--views", "--html", "SITE", "SITE"),
+    ],
+)
+def test_a_command_does_not_write_over_what_it_reads(site: Path, tmp_path: Path, words: list[str]) -> None:
+    whole = site.with_suffix(".wacz").read_bytes()
+    (tmp_path / "copy.wacz").write_bytes(whole)
+    done = stillweb(*[{"SITE": "copy.wacz"}.get(word, word) for word in words], cwd=tmp_path)
+    assert (done.code, "copy.wacz: is read by this command" in done.err) == (2, True)
+    assert (tmp_path / "copy.wacz").read_bytes() == whole
+
+
+def test_a_path_that_the_locale_lacks_is_named(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(
+        '{"id": "a", "question": "?", "answer": "a", "start_url": "https://é.test/"}'
+    )
+    (tmp_path / "é.wacz").write_bytes(site.with_suffix(".wacz").read_bytes())
+    (tmp_path / "agent.yaml").write_text("agent: script\ndefault: {steps: [], answer: a}\n")
+    words = ("--tasks", "tasks.jsonl", "--agent", "script:agent.yaml", "--snapshot", "é.wacz", "-o", "run")
+    assert stillweb("run", *words, cwd=tmp_path).code == 0
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "stillweb", "report", "run"]
+    done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, text=True)
+    assert (done.returncode, "can't be named in this locale (ascii); set PYTHONUTF8=1" in done.stderr) == (
+        4,
+        True,
+    )
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes, words: str) -> Non
 def test_a_missing_file_and_an_unwritable_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         ledger.read(tmp_path / "none")
-    with pytest.raises(MissingCapability, match="can't be written"):
+    with pytest.raises(UsageError, match="can't be written"):
         Ledger(tmp_path / "none" / "l.jsonl")
 
 

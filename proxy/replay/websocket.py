@@ -21,8 +21,9 @@ from stillweb.proxy.replay.websocket_player import (
 )
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.explain import MANY
-from stillweb.snapshots.evidence.matcher import DRAWN, OTHER_SECRET
+from stillweb.snapshots.evidence.matcher import OTHER_SECRET
 from stillweb.snapshots.evidence.spoken import STRAYED
+from stillweb.snapshots.identity.drawing import DRAWN
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.issued import shown_in, text_of
 from stillweb.snapshots.identity.numbering import named, plain

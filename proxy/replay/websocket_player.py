@@ -24,10 +24,11 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.conversations import Answers, Told, Turn
-from stillweb.snapshots.evidence.matcher import DRAWN, OTHER_SECRET
+from stillweb.snapshots.evidence.matcher import OTHER_SECRET
 from stillweb.snapshots.evidence.spoken import STRAYED, word
 from stillweb.snapshots.identity import equality
 from stillweb.snapshots.identity.differences import differences
+from stillweb.snapshots.identity.drawing import DRAWN
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key

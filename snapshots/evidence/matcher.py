@@ -65,7 +65,6 @@ from stillweb.snapshots.warc.messages import set_cookies
 
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
-DRAWN = 0.9  # what an answer to another drawn id is worth at most
 POSTED = "post-as-get"  # the rule that an archive kept a method and a body as a query, which does not tell all of them
 REDACTED = "redacted"  # the rule that another secret is the same request
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
@@ -287,7 +286,10 @@ class Matcher:
                 lookup.request = known.request(asked)
         if drawn_by and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, *drawn_by)))
-            lookup.verdict, lookup.confidence = f"rule:{lookup.rule}", min(lookup.confidence, DRAWN)
+            lookup.verdict, lookup.confidence = (
+                f"rule:{lookup.rule}",
+                min(lookup.confidence, drawing.worth(asked, {**session.drawn, **ids})),
+            )
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):

@@ -28,6 +28,7 @@ from stillweb.snapshots.identity.moments import tells_moment, with_moments
 from stillweb.snapshots.identity.numbering import (
     WORD,
     drawn_apart,
+    ids_in,
     ids_of,
     named,
     plain,
@@ -42,6 +43,8 @@ from stillweb.snapshots.secrets.redact import mask
 
 RULE = "visit-id"
 CREATED = 201
+DRAWN = 0.9  # what an answer to another drawn id is worth at most
+TYPED = 0.7  # the same where the id is no UUID, and so may have been typed
 # they make the thing that their address names (RFC 9110, 9.3.4; RFC 4918, 9.3; RFC 4791, 5.3.1)
 _PLACING = ("PUT", "MKCOL", "MKCALENDAR")
 NONE: Mapping[str, str] = {}
@@ -152,7 +155,7 @@ class Drawing:
         """Return True if the recording shows that a client drew ids by itself, and that they choose nothing.
 
         Its session got the same answer with others in their places, or, where it sent no others, sent these again, or its page sent them:
-        no page knows an id that no answer named.
+        no page knows a UUID that no answer named, while another word of chance may have been typed (the number of a parcel, an account's address).
         """
         group = self._group(capture.url)
         own = (
@@ -160,8 +163,10 @@ class Drawing:
         )
         if others := [c for c in own if self._differs(c, group.request(capture))]:
             return all(equal(self._read(c), self._read(capture)) for c in others)
-        by_page = self._read_request(capture).header("sec-fetch-dest") not in (None, "document", "iframe")
-        return by_page or all(self._sent(capture)[one] > 1 for one in ids)
+        sent = self._sent(capture)
+        again = all(sent[one] > 1 for one in ids)
+        destination = self._read_request(capture).header("sec-fetch-dest")
+        return again or (all(map(ids_in, ids)) and destination not in (None, "document", "iframe"))
 
     def _sent(self, capture: Capture) -> Counter[str]:
         """Return how many different requests of a capture's session to its site name each id."""
@@ -248,6 +253,12 @@ class Drawing:
 def drawn_ids(request: Request) -> list[str]:
     """Return the ids in the body of a request, in order."""
     return request.derived("drawn ids", lambda one: words_in(_without_secrets(one)))
+
+
+def worth(request: Request, ids: Mapping[str, str]) -> float:
+    """Return the most that an answer to a request is worth which names ids by the recorded ones."""
+    told = _told(request).decode("latin-1")
+    return min((DRAWN if ids_in(one) else TYPED for one, own in ids.items() if own in told), default=DRAWN)
 
 
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:

@@ -151,6 +151,7 @@ def test_an_id_that_a_client_draws_and_sends_again_is_the_recorded_one(
         ([({"id": THEIRS}, "tea"), ({"id": GIVEN}, "rum")], PAGE, {"id": MINE}, 504),
         ([({"id": THEIRS}, "tea")], (), {"id": MINE}, 504),  # by a program that may know it
         ([({"id": THEIRS}, "tea")], PAGE, {"id": MINE}, "tea"),
+        ([({"parcel": WORD}, "tea")], PAGE, {"parcel": OWN_WORD}, 504),  # its number may have been typed
         ([({"password": WORD}, "tea")], PAGE, {"password": OWN_WORD}, 504),
     ],
 )

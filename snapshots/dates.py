@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from calendar import isleap, monthrange
 from datetime import UTC, datetime, timedelta
 
 from stillweb.snapshots.errors import UsageError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # stands for the date of a record that has none
 UNDATED = "0" * 14  # timestamp of a record whose date is missing or impossible
+
+_LAST = datetime.max.replace(tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 # The usual form of a WARC-Date. Days from the 29th on need the calendar, so they take the slow path.
 _USUAL = re.compile(
@@ -78,17 +82,16 @@ def read_at(text: str) -> str:
     begin = parse_timestamp(text)
     if found is None or begin is None:
         raise UsageError(f"{text!r}: is no date. Write it as 2026-03-01 or 2026-03-01T12:00:00Z, or 'latest'")
-    _, month, day, hour, _, second, fraction, *_ = found.groups()
-    if second or hour:
-        step = timedelta(seconds=1) if second else timedelta(minutes=1)
-        end = begin if fraction else begin + step
-    elif day:
-        end = begin + timedelta(days=1)
-    elif month:
-        end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+    year, month, day, hour, _, second, fraction, *_ = found.groups()
+    if fraction:
+        span = _MILLISECOND
+    elif second or hour:
+        span = timedelta(seconds=1) if second else timedelta(minutes=1)
+    elif day or month:
+        span = timedelta(days=1 if day else monthrange(int(year), int(month))[1])
     else:
-        end = begin.replace(year=begin.year + 1)
-    last = end if fraction else end - timedelta(milliseconds=1)
+        span = timedelta(days=365 + isleap(int(year)))
+    last = begin + min(span - _MILLISECOND, _LAST - begin)
     return f"{last:%Y%m%d%H%M%S}{last.microsecond // 1000:03}"
 
 

@@ -10,8 +10,17 @@ import yaml
 
 from stillweb.snapshots.errors import UsageError
 
+MOST = 1_000_000  # values of a text whose aliases are unfolded
+
 
 class _Loader(yaml.SafeLoader):
+    def compose_document(self) -> yaml.Node | None:
+        document: yaml.Node | None = super().compose_document()
+        sizes: dict[yaml.Node, int] = {}
+        if document is not None and MOST < _unfolded(document, sizes) > len(sizes):
+            raise ValueError(f"its aliases unfold to more than {MOST:,} values")
+        return document
+
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         value: int = super().construct_yaml_int(node)
         try:
@@ -19,6 +28,18 @@ class _Loader(yaml.SafeLoader):
         except ValueError:  # hexadecimal: Python reads it, but does not print it
             raise ValueError("a number has too many digits") from None
         return value
+
+
+def _unfolded(node: yaml.Node, sizes: dict[yaml.Node, int]) -> int:
+    """Return the number of values in a node if each alias stood for a copy. `sizes` is filled with those of all nodes."""
+    if node not in sizes:
+        sizes[node] = 0  # until it is known: an alias within refers to what holds it
+        parts = node.value if isinstance(node.value, list) else ()
+        flat = [part for pair in parts for part in (pair if isinstance(pair, tuple) else (pair,))]
+        sizes[node] = 1 + sum(_unfolded(part, sizes) for part in flat)
+    elif not sizes[node]:
+        raise yaml.composer.ComposerError(None, None, "an anchor holds an alias of itself", node.start_mark)
+    return sizes[node]
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)

@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
 
@@ -25,9 +25,12 @@ from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.notes import Damaged
 from stillweb.snapshots.shapes import must_be_well_formed
+from stillweb.snapshots.warc.messages import request_block, response_head
+from stillweb.snapshots.warc.warc import MAX_HEAD
 
 # The metadata record of a converted file: its source and the omitted parts.
 IMPORT = "urn:stillweb:import"
+_FIELDS = 1 << 14  # bytes that a record's own fields may have besides the URL
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
@@ -99,7 +102,14 @@ def _check(one: Exchange | Conversation | Failure) -> None:
     else:
         texts += [one.session, one.reason, one.ip or "", *(text for field in one.headers for text in field)]
         one.started.astimezone(UTC)
+        _check_size(response_head(one.status, one.reason, one.headers, 0, request.method))
     must_be_well_formed(*texts)
+    _check_size(request_block(replace(request, body=b"")))
+
+
+def _check_size(head: bytes) -> None:
+    if len(head) > MAX_HEAD - _FIELDS:
+        raise ValueError(f"its URL and header fields are more than {MAX_HEAD - _FIELDS:,} bytes")
 
 
 def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None = None) -> Path | None:

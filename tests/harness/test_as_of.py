@@ -75,6 +75,23 @@ def test_a_date_before_all_captures_sees_nothing(dated: Path) -> None:
         assert not list(snapshot.captures())
 
 
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("2026-03", "20260331235959999"),
+        ("2024-02", "20240229235959999"),
+        ("2026-03-01T12:00", "20260301120059999"),
+        ("2026-03-01T12:00:00.5Z", "20260301120000500"),
+        ("9999", "99991231235959999"),
+        ("9999-12-31", "99991231235959999"),
+        ("9999-12-31T23:00-00:30", "99991231233059999"),
+        ("9999-12-30T23:59:59-24:00", "99991231235959999"),
+    ],
+)
+def test_a_date_lasts_to_its_end(text: str, last: str) -> None:
+    assert read_at(text) == last
+
+
 @pytest.mark.parametrize("text", ["yesterday", "2026-13", "2026-02-30", "20x6"])
 def test_no_date(text: str) -> None:
     with pytest.raises(UsageError, match="is no date"):

@@ -135,6 +135,14 @@ def test_an_mcp_client_that_leaves_ends_the_server_quietly(tmp_path: Path) -> No
         (b"- 1\n", "a.yaml: must hold a mapping, not list"),
         (b"a: [1\nb: 2", "a.yaml:2: not YAML: expected ',' or ']', but got ':'"),
         (b"a: 0x" + b"f" * 5000, "a.yaml: not YAML: a number has too many digits"),
+        (b"a: &a\n  b: *a\n", "a.yaml:1: not YAML: an anchor holds an alias of itself"),
+        (
+            b"".join(
+                b"a%d: &a%d [%b]\n" % (n, n, b",".join(9 * [b"*a%d" % (n - 1) if n else b"x"]))
+                for n in range(8)
+            ),
+            "a.yaml: not YAML: its aliases unfold to more than 1,000,000 values",
+        ),
         (b"a: !!timestamp x", "a.yaml: not YAML: a value is not of the type that its tag names"),
         (b"\0\0", "a.yaml: not YAML: unacceptable character #x0000: special characters are not allowed"),
         (b"a: \xff", "a.yaml: not UTF-8 at byte 3"),

@@ -202,7 +202,8 @@ def watch_certificate_request(connection: SSL.Connection) -> None:
     With TLS 1.3 the handshake ends well without one. The origin closes the connection later, and the alert that
     says why is mostly lost, as the request was sent already.
     """
-    watch = getattr(connection, "set_info_callback", None)  # newer pyOpenSSL changes no context that is in use
+    # pyOpenSSL of mitmproxy 12 changes no context that is in use
+    watch = getattr(connection, "set_info_callback", None)
     if watch is not None:
         watch(_handshake)
     elif (context := connection.get_context()) not in _watched:

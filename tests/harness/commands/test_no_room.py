@@ -1,5 +1,6 @@
 """A machine that refuses room, a reader or a file: one clear line, and all that was recorded is kept."""
 
+import re
 import resource
 import shutil
 import subprocess
@@ -244,40 +245,43 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-RAISING = (
-    "import click, errno, stillweb.harness.commands.ls as ls\n"
-    "def fail(): raise {error}\n"
-    "ls.command = click.Command('ls', callback=fail)\n"
-    "from stillweb.harness.cli import main\n"
-    "main(['ls'])\n"
-)
+# Each error in a fork, after the modules are loaded once; a line tells the fork's exit code.
+RAISING = """
+import click, errno, os, sys, stillweb.harness.commands.ls as ls
+from stillweb.harness.cli import main
+for error in sys.argv[1:]:
+    if pid := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        print(f"ended {code}", file=sys.stderr)
+        continue
+    def fail(): raise eval(error)
+    ls.command = click.Command('ls', callback=fail)
+    main(['ls'])
+"""
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
-        ("OSError(errno.EMFILE, 'Too many open files')", 4, "Too many open files; raise the limit of open"),
-        ("OSError(errno.EADDRINUSE, 'Address already in use')", 4, "Address already in use; choose another"),
-        ("BaseExceptionGroup('', [OSError(errno.ENOSPC, 'No space left', 'x.warc')])", 4, "x.warc: No space"),
-        ("PermissionError(errno.EACCES, 'Permission denied', 'x.warc')", 2, "x.warc: Permission denied"),
-        ("MemoryError()", 4, "there is not enough memory"),
-        ('RuntimeError("can\'t start new thread")', 4, "no more threads can be started"),
-        ("KeyboardInterrupt", 130, "interrupted"),
-        ("OSError(errno.EINVAL, 'Invalid argument')", 1, None),
-        ("KeyError('x')", 1, None),
-    ],
-)
-def test_what_the_machine_refuses_is_a_line_and_a_bug_is_a_traceback(
-    error: str, code: int, said: str | None
-) -> None:
-    program = RAISING.format(error=error)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    assert ("Traceback" in done.stderr) == (said is None)
-    if said is not None:
-        (line,) = [line for line in done.stderr.splitlines() if line]
+def test_what_the_machine_refuses_is_a_line_and_a_bug_is_a_traceback() -> None:
+    refused = {
+        "OSError(errno.EMFILE, 'Too many open files')": (4, "Too many open files; raise the limit of open"),
+        "OSError(errno.EADDRINUSE, 'Address already in use')": (4, "Address already in use; choose another"),
+        "BaseExceptionGroup('', [OSError(errno.ENOSPC, 'No space left', 'x.warc')])": (4, "x.warc: No space"),
+        "PermissionError(errno.EACCES, 'Permission denied', 'x.warc')": (2, "x.warc: Permission denied"),
+        "MemoryError()": (4, "there is not enough memory"),
+        'RuntimeError("can\'t start new thread")': (4, "no more threads can be started"),
+        "KeyboardInterrupt": (130, "interrupted"),
+    }
+    bugs = ["OSError(errno.EINVAL, 'Invalid argument')", "KeyError('x')"]
+    words = [sys.executable, "-c", RAISING, *refused, *bugs]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    *told, rest = re.split(r"^ended (-?\d+)\n", done.stderr, flags=re.MULTILINE)
+    assert rest == ""
+    texts, codes = told[::2], [int(code) for code in told[1::2]]
+    assert codes == [code for code, _ in refused.values()] + [1, 1], done.stderr
+    for text, (_, said) in zip(texts, refused.values(), strict=False):
+        (line,) = [line for line in text.splitlines() if line]
         assert line.startswith("stillweb: ")
         assert said in line
+    assert ["Traceback" in text for text in texts] == [False] * len(refused) + [True] * len(bugs)
 
 
 @pytest.mark.slow

@@ -35,40 +35,36 @@ def site() -> Iterator[str]:
         yield url
 
 
-def look(browser: Browsing, url: str, *, replay: bool) -> dict[str, Any]:
-    async def go() -> dict[str, Any]:
-        context = await browser.host.context(
-            "dates", browser.proxy.proxy_url("dates"), browser.profile, replay=replay
-        )
-        driver = Driver(context)
-        await driver.open(url)
-        seen: dict[str, Any] = await driver.page.evaluate("seen")
+def look(browser: Browsing, *urls: str, replay: bool) -> list[dict[str, Any]]:
+    async def go() -> list[dict[str, Any]]:
+        proxy = browser.proxy.proxy_url("dates")
+        context = await browser.host.context("dates", proxy, browser.profile, replay=replay)
+        driver, seen = Driver(context), []
+        for url in urls:
+            await driver.open(url)
+            seen.append(await driver.page.evaluate("seen"))
         await context.close()
         return seen
 
     return browser.run(go())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("replay", [False, True], ids=["recording", "replay"])
-def test_without_a_date_it_is_the_profiles(browser: Browsing, site: str, replay: bool) -> None:
-    start = "01/01/2025 00:00:00"
-    assert look(browser, f"{site}/", replay=replay) == {
+def test_it_is_the_answers_however_new_and_without_one_the_profiles(
+    browser: Browsing, site: str, replay: bool
+) -> None:
+    start, at = "01/01/2025 00:00:00", int(time.time() - HOUR)
+    none, given = look(browser, f"{site}/", f"{site}/at/{at}", replay=replay)
+    assert none == {
         "document": start, "again": start, "made": start, "part": 0, "given": 5, "file": 0, "kind": True,
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("replay", [False, True], ids=["recording", "replay"])
-def test_the_date_of_an_answer_is_told_however_new_it_is(browser: Browsing, site: str, replay: bool) -> None:
-    at = int(time.time() - HOUR)
-    said = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime(at))
-    assert look(browser, f"{site}/at/{at}", replay=replay)["document"] == said
+    assert given["document"] == time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime(at))
 
 
 @pytest.mark.slow
 def test_an_answer_of_this_very_second_is_told_from_none(browser: Browsing, site: str) -> None:
     before = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime())
-    seen = look(browser, f"{site}/now", replay=False)
+    (seen,) = look(browser, f"{site}/now", replay=False)
     after = time.strftime("%m/%d/%Y %H:%M:%S", time.gmtime())
     assert before <= seen["document"] <= after
     assert seen["again"] == seen["document"]

@@ -47,9 +47,16 @@ async def title(driver: Any) -> str:
     return str(await driver.page.title())
 
 
-@pytest.mark.parametrize("content", ["0;url=!", "1;!", "2_;_URL_=_~!~", "1.5,url=!"])
-def test_a_soon_one_is_followed(browser: Browsing, site: str, content: str) -> None:
-    assert browse(browser, f"{site}/{content}", title) == "Other"
+def test_a_soon_one_is_followed(browser: Browsing, site: str) -> None:
+    async def go() -> dict[str, str]:
+        driver, led = await browser.driver(), {}
+        for content in ("0;url=!", "1;!", "2_;_URL_=_~!~", "1.5,url=!"):
+            await driver.open(f"{site}/{content}")
+            led[content] = await title(driver)
+        return led
+
+    led = browser.run(go())
+    assert led == dict.fromkeys(led, "Other")
 
 
 def test_a_later_one_waits_for_the_pages_clock_and_not_for_the_machines(browser: Browsing, site: str) -> None:
@@ -67,10 +74,14 @@ def test_a_later_one_waits_for_the_pages_clock_and_not_for_the_machines(browser:
     assert browse(browser, f"{site}/1;url=!", act, patience) == ("First", "First", "Other")
 
 
-@pytest.mark.parametrize("css", ["a", "body > button", "form > button"])
-def test_the_same_way_is_free_to_others(browser: Browsing, site: str, css: str) -> None:
-    async def act(driver: Any) -> str:
-        await driver.perform({"click": {"css": css}})
-        return await title(driver)
+def test_the_same_way_is_free_to_others(browser: Browsing, site: str) -> None:
+    async def go() -> dict[str, str]:
+        driver, led = await browser.driver(), {}
+        for css in ("a", "body > button", "form > button"):
+            await driver.open(f"{site}/50;url=!")
+            await driver.perform({"click": {"css": css}})
+            led[css] = await title(driver)
+        return led
 
-    assert browse(browser, f"{site}/50;url=!", act) == "Other"
+    led = browser.run(go())
+    assert led == dict.fromkeys(led, "Other")

@@ -15,23 +15,20 @@ from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
 RULES = builtin().rules
-JOIN = [pytest.param(r, *pair, id=f"{r.id}-{n}") for r in RULES for n, pair in enumerate(r.join)]
-APART = [pytest.param(r, *pair, id=f"{r.id}-{n}") for r in RULES for n, pair in enumerate(r.apart)]
+EACH = [pytest.param(rule, id=rule.id) for rule in RULES]
 
 
-@pytest.mark.parametrize(("rule", "one", "other"), JOIN)
-def test_a_rule_joins_its_examples(rule: Rule, one: str, other: str) -> None:
-    assert joining(example(one), example(other), [rule], rule.issued) == rule.id
+@pytest.mark.parametrize("rule", EACH)
+def test_a_rule_joins_its_examples(rule: Rule) -> None:
+    for one, other in rule.join:
+        assert joining(example(one), example(other), [rule], rule.issued) == rule.id, (one, other)
 
 
-@pytest.mark.parametrize(("rule", "one", "other"), APART)
-def test_a_rule_keeps_its_examples_apart(rule: Rule, one: str, other: str) -> None:
-    assert joining(example(one), example(other), [rule], rule.issued) is None
-
-
-@pytest.mark.parametrize(("rule", "one", "other"), APART)
-def test_all_rules_together_keep_them_apart(rule: Rule, one: str, other: str) -> None:
-    assert joining(example(one), example(other), RULES, rule.issued) is None
+@pytest.mark.parametrize("rule", EACH)
+def test_a_rule_and_all_rules_together_keep_its_examples_apart(rule: Rule) -> None:
+    for one, other in rule.apart:
+        for rules in ([rule], RULES):
+            assert joining(example(one), example(other), rules, rule.issued) is None, (one, other)
 
 
 URLS = [example(text).url for rule in RULES for pair in (*rule.join, *rule.apart) for text in pair]
@@ -49,7 +46,7 @@ def test_the_letters_of_a_plain_query_show_that_no_rule_changes_it() -> None:
     assert builtin().leaves("https://example.test/item.html?id=000000012&sort=name-desc&empty=")
 
 
-@pytest.mark.parametrize("rule", [pytest.param(r, id=r.id) for r in RULES])
+@pytest.mark.parametrize("rule", EACH)
 def test_without_the_rule_its_examples_are_apart(rule: Rule) -> None:
     others = builtin().without(rule.id).rules
     assert any(joining(example(a), example(b), others, rule.issued) is None for a, b in rule.join)

@@ -63,16 +63,16 @@ def site() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_worker_under_trusted_types(browser: Browsing, site: str, page: str) -> None:
-    async def go() -> Any:
-        driver = await browser.driver()
-        await driver.open(f"{site}/{page}")
-        seen = await driver.page.evaluate("seen")
-        await driver.context.close()
+def test_a_worker_under_trusted_types(browser: Browsing, site: str) -> None:
+    async def go() -> dict[str, Any]:
+        driver, seen = await browser.driver(), {}
+        for page in PAGES:
+            await driver.open(f"{site}/{page}")
+            seen[page] = await driver.page.evaluate("seen")
         return seen
 
-    assert browser.run(go()) == {"said": [start_of(Profile()), "/time.js"], "refused": "TypeError"}
+    said = {"said": [start_of(Profile()), "/time.js"], "refused": "TypeError"}
+    assert browser.run(go()) == dict.fromkeys(PAGES, said)
 
 
 def test_a_module_where_only_the_site_s_own_scripts_may_be(browser: Browsing, site: str) -> None:
@@ -123,13 +123,12 @@ def strict(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("page", "worker"), [("/module", "/imports.js"), ("/nested", "/inner.js"), ("/throws", None)]
-)
-def test_a_worker_that_was_not_loaded_is_named(tmp_path: Path, page: str, worker: str | None) -> None:
+def test_a_worker_that_was_not_loaded_is_named(tmp_path: Path) -> None:
+    pages = {"/module": ["/imports.js"], "/nested": ["/inner.js"], "/throws": []}
     with serve(strict) as site, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
-        [result] = Fetcher(recorder, writer).fetch([site + page])
-    told = [note for note in result.notes if note.startswith("a worker was not loaded")]
-    assert [note.partition(": ")[2].partition(" (")[0] for note in told] == (
-        [site + worker] if worker else []
-    )
+        results = Fetcher(recorder, writer).fetch([site + page for page in pages])
+    named = {}
+    for page, result in zip(pages, results, strict=True):
+        told = [note for note in result.notes if note.startswith("a worker was not loaded")]
+        named[page] = [note.partition(f": {site}")[2].partition(" (")[0] for note in told]
+    assert named == pages

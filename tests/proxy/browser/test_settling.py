@@ -9,7 +9,7 @@ import pytest
 
 from stillweb.proxy.browser import bounded_evaluate, driver, settle
 from stillweb.proxy.browser.capture_view import Fetcher
-from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts, Traffic
+from stillweb.proxy.browser.settle import SettleTimeouts, Traffic
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -86,29 +86,23 @@ def test_a_late_word_of_a_request_gives_a_page_no_more_time(
     assert browser.run(moved()) == soon
 
 
-@pytest.mark.parametrize("path", UNREAD)
-def test_a_page_does_not_wait_for_a_body_that_no_script_reads(
-    browser: Browsing, site: str, path: str
-) -> None:
-    """Chromium never tells that such a body has ended, if it must not be stored."""
+def unquiet(browser: Browsing, site: str, *paths: str) -> list[str]:
+    """Open pages one after the other, and return those that are still waited for after 10 s."""
 
-    async def opened() -> SettleResult:
+    async def opened() -> list[str]:
         driver = await browser.driver(SettleTimeouts(stuck=60, real=10))
-        _, calm = await driver.open(site + path)
-        await driver.context.close()
-        return calm
+        return [path for path in paths if not (await driver.open(site + path))[1].quiet]
 
-    assert browser.run(opened()).quiet
+    return browser.run(opened())
+
+
+def test_a_page_does_not_wait_for_a_body_that_no_script_reads(browser: Browsing, site: str) -> None:
+    """Chromium never tells that such a body has ended, if it must not be stored."""
+    assert unquiet(browser, site, *UNREAD) == []
 
 
 def test_a_page_does_not_wait_for_a_tab_that_has_closed_itself(browser: Browsing, site: str) -> None:
-    async def opened() -> SettleResult:
-        driver = await browser.driver(SettleTimeouts(stuck=60, real=10))
-        _, calm = await driver.open(f"{site}/opens")
-        await driver.context.close()
-        return calm
-
-    assert browser.run(opened()).quiet
+    assert unquiet(browser, site, "/opens") == []
 
 
 WORDS = "<title>Loops</title><h1>A page that does the same again and again</h1><p>It says so, lest it be taken for empty.</p>"

@@ -38,7 +38,7 @@ class Told:
 
     def parts(self) -> dict[str, str]:
         return {
-            "~words": repr([(f"{self._words:x}", self._count)]),
+            "~messages": repr([(f"{self._words:x}", self._count)]),
             "~order of messages": f"{self._order:016x}",
         }
 

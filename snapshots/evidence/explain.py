@@ -128,7 +128,7 @@ def _part(t: str, parts: Parts) -> str:
         return f"no {_type(t)}"
     if parts[t] in (ANEW, OTHER):
         return "no recorded value"
-    if t == "~words":  # each word with how often it was said
+    if t in ("~words", "~messages"):  # each word with how often it was said
         return (
             f"{counted(sum(times for _, times in literal_eval(parts[t])), 'message')} said over web sockets"
         )

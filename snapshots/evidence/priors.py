@@ -105,7 +105,9 @@ PARTS = {
     r"field (accept|content-type|user-agent|sec-ch.*)": 0.08,
     r"field .*": 0.05,
     r"anew .*": 0.02,
-    r"order( of messages)?": 0.15,  # of values of one name, of messages over a web socket
+    r"order": 0.15,  # of values of one name
+    r"messages": 0.15,  # that were said over a web socket before one
+    r"order of messages": 0.03,  # the same, where the server said nothing between them
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io|jsonp|json-rpc|mutation-id|soap|presigned|tool-call)": 0.002,
     r"rule (cache-buster|timestamp)": 0.001,
     r"rule (request-id|oauth|saml|content-id)": 0.03,

@@ -114,10 +114,10 @@ def exchanges(
             )
             ended = None if isinstance(one, (str, Failure)) else _ended(one.started, entry.get("time"))
         except KeyError as error:
-            yield f"{name}: entry {number}: can't be read: it has no member {error}"
+            yield Damaged(f"{name}: entry {number}: can't be read: it has no member {error}")
             continue
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            yield f"{name}: entry {number}: can't be read: {error}"
+            yield Damaged(f"{name}: entry {number}: can't be read: {error}")
             continue
         if isinstance(one, Failure):
             yield one
@@ -426,10 +426,10 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
         return read(name)
     text = content.get("text")
     if not text:
-        size = int(content.get("size", -1) or 0)
+        size = _number(content, "size", -1)
         fields = {n.lower(): v for n, v in _headers(answer)}
         # bodySize and Content-Length are of the encoded body, which may encode nothing
-        encoded = int(answer.get("bodySize") or 0), whole_number(fields.get("content-length", "")) or 0
+        encoded = _number(answer, "bodySize"), whole_number(fields.get("content-length", "")) or 0
         lacks = size > 0 or (text is None and (size < 0 or max(encoded) > 0))
         lacks |= "content-encoding" not in fields and encoded[1] > 0
         # of an error page without a body Chromium tells that, too
@@ -448,8 +448,17 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
 
 def _sizes(content: dict[str, Any]) -> set[int]:
     """Return what may be the size of a decoded body: mitmproxy tells that of the packed one, and the difference."""
-    size = int(content.get("size") or 0)
-    return {size, size + int(content.get("compression") or 0)}
+    size = _number(content, "size")
+    return {size, size + _number(content, "compression")}
+
+
+def _number(value: dict[str, Any], name: str, without: int = 0) -> int:
+    """Return a whole number among the members of a value; `without` it, or 0 for null. Raise ValueError for anything else."""
+    found = value.get(name, without) or 0
+    try:
+        return int(found)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: must be a number, not {str(found)[:50]!r}") from None
 
 
 def _events(entry: dict[str, Any]) -> bytes:
@@ -615,7 +624,7 @@ def _is_cut(answer: dict[str, Any], body: bytes, packed: bool, method: str) -> b
     A missing byte order mark is ignored.
     """
     content = answer.get("content") or {}
-    size = 0 if len(body) in _sizes(content) else int(content.get("size") or 0)
+    size = 0 if len(body) in _sizes(content) else _number(content, "size")
     twice = 2 * len(str(content.get("text") or ""))  # size in UTF-16
     told = {n.lower(): v.strip() for n, v in _headers(answer)}
     length = whole_number(told.get("content-length", ""))
@@ -693,14 +702,14 @@ def _sent_data(asked: dict[str, Any], read: Read) -> bytes | str:
         return _utf8(str(text))
     params = data.get("params") or ()
     if not params:
-        return b"" if int(asked.get("bodySize") or 0) <= 0 else NOT_SENT
+        return b"" if _number(asked, "bodySize") <= 0 else NOT_SENT
     if "multipart" in str(data.get("mimeType", "")):
         return _parts(asked, params)
     pairs = [(str(p["name"]), str(p.get("value") or "")) for p in params]
     form = urlencode(pairs).encode()
     # Charles tells JSON that is sent as a form as a name without a value
     bare = _utf8("&".join(f"{name}={value}" if value else name for name, value in pairs))
-    return bare if len(form) != len(bare) == int(asked.get("bodySize") or 0) else form
+    return bare if len(form) != len(bare) == _number(asked, "bodySize") else form
 
 
 def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | str:

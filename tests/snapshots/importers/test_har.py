@@ -318,7 +318,7 @@ def test_of_a_damaged_har_the_whole_entries_before_are_taken(tmp_path: Path, har
     assert verify(tmp_path / "s") == []
 
 
-@pytest.mark.parametrize("bad", ["9" * 5000, "[" * 3000 + "]" * 3000, '"]}\\"\0"', "undefined"])
+@pytest.mark.parametrize("bad", ["9" * 5000, "[" * 100_000 + "]" * 100_000, '"]}\\"\0"', "undefined"])
 def test_an_entry_that_cannot_be_read_hides_no_other(tmp_path: Path, bad: str) -> None:
     path = write(tmp_path / "x.har", *(entry(f"http://example.test/{n}", at=n) for n in range(4)))
     text = path.read_text()
@@ -334,6 +334,14 @@ def test_an_entry_that_cannot_be_read_hides_no_other(tmp_path: Path, bad: str) -
     assert "entry 2: can't be read: " in second
     assert report.notes == report.damaged
     assert [(p.check, p.offset) for p in verify(path)][:1] == [("record", at[1])]
+
+
+def test_an_entry_of_another_form_counts_as_damaged(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.har", *(entry(f"http://example.test/{n}", at=n) for n in range(2)))
+    path.write_text(path.read_text().replace('"size": 5', '"size": [5]', 1))
+    report = import_files([path], tmp_path / "s")
+    assert report.captures == 1
+    assert report.damaged == [f"{path}: entry 0: can't be read: size: must be a number, not '[5]'"]
 
 
 def zipped(path: Path, **files: bytes) -> Path:

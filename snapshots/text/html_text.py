@@ -969,11 +969,11 @@ def table_markdown(table: Element, *, links: bool = False) -> str:
     if not cells:
         return ""
     width = max(map(len, cells))
-    if width * len(cells) > MOST_CELLS:  # don't pad rows to the longest one
-        width = len(cells[0])
+    if width * len(cells) > MOST_CELLS:  # short rows stay short
+        width = 0
     lines = [
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row + [""] * (width - len(row))) + " |"
         for row in cells
     ]
-    lines.insert(1, "|" + "---|" * width)
+    lines.insert(1, "|" + "---|" * max(width, len(cells[0])))
     return "\n".join(lines)

@@ -99,8 +99,12 @@ def test_visible_words_arrive_once_and_as_they_stand(middle: str, expected: str)
 
 
 @pytest.mark.parametrize("span", ["rowspan=65534", "rowspan=0", "rowspan=99999999"])
-def test_a_table_that_spans_without_bound_is_read_in_bounded_space(span: str) -> None:
-    found = frozen("<table>" + f"<tr>{f'<td colspan=1000 {span}>a' * 20}" * 200 + "</table>")
+@pytest.mark.parametrize(("wide", "cells", "narrow"), [(200, 20, 0), (1, 500, 2000)])
+def test_a_table_that_spans_without_bound_is_read_in_bounded_space(
+    span: str, wide: int, cells: int, narrow: int
+) -> None:
+    rows = f"<tr>{f'<td colspan=1000 {span}>a' * cells}" * wide + "<tr><td>b" * narrow
+    found = frozen(f"<table>{rows}</table>")
     assert len(found.markdown) < 40 * html_text.MOST_CELLS
 
 

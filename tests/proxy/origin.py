@@ -156,6 +156,8 @@ class Origin:
         async for chunk in answer.body:
             writer.write(chunk if answer.length is not None else b"%x\r\n%s\r\n" % (len(chunk), chunk))
             await writer.drain()
+            # else a body without end keeps the loop from hearing that its peer has left, or that it is to stop
+            await asyncio.sleep(0)
             sent += len(chunk)
             if answer.cut is not None and sent >= answer.cut:
                 return

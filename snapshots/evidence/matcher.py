@@ -571,6 +571,7 @@ class Matcher:
         evidence = self.evidence(site)
         evidence.foresee(evidence.asked(stored, request_key(stored).canonical, {}))
         self.twins(stored)
+        self.drawing.drawn(stored, session, time.time())
         self.group(stored.url).compared = True
         return stored
 

@@ -107,6 +107,10 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (lambda s: stillweb.fetch(s, "mill.test"), "'mill.test' is no URL"),
         (lambda s: stillweb.lookup(s, "http://mill.test/", min_confidence=65), "min-confidence 65: must be"),
         (lambda s: stillweb.replay(s, port=99999).__enter__(), "port 99999: must be a whole number"),
+        (
+            lambda s: stillweb.Recorder(None, resolve={"mill.test": "127.0.0.1"}),
+            "resolve: 'mill.test': write",
+        ),
         (lambda s: stillweb.open(""), "path of the snapshot is empty"),
     ],
 )

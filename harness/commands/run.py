@@ -28,6 +28,7 @@ from stillweb.harness.console import make_search_ready, print_json, say
 if TYPE_CHECKING:
     from stillweb.api import Run
     from stillweb.harness.runs.display import Display
+    from stillweb.proxy.replay.faults import Faults
 
 
 @click.command("run")
@@ -235,6 +236,7 @@ def command(
         isolate_program(inside)
     from stillweb.api import run as run_tasks
     from stillweb.harness.agents.attempt import Limits
+    from stillweb.harness.drills import read_faults
     from stillweb.harness.runs.display import make_display
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.errors import GateFailed
@@ -243,7 +245,9 @@ def command(
         with Snapshot.open(*snapshots, at=at) as snapshot:
             make_search_ready(snapshot)
 
-    def made_in(path: Path, disturbed: str | None) -> Run:
+    disturbing = read_faults(drill or faults)  # before a model is paid for the attempts without faults
+
+    def made_in(path: Path, disturbed: Faults | None) -> Run:
         display: Display = make_display(each=verbose)
         if otlp is not None:
             from stillweb.harness.export.openinference import SendingDisplay
@@ -266,9 +270,9 @@ def command(
         )
 
     if drill:
-        _drill(made_in(out / "plain", None), made_in(out / "faults", drill), as_json)
+        _drill(made_in(out / "plain", None), made_in(out / "faults", disturbing), as_json)
         return
-    run = made_in(out, faults)
+    run = made_in(out, disturbing)
     summary, wrong = show_run(run, as_json, each=verbose)
     if summary.failed:  # an endpoint that is down must not look like a run that is done
         raise GateFailed(

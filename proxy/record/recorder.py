@@ -139,6 +139,9 @@ class Recorder(Proxied):
         self.writer = writer
         self._upstream_ca = upstream_ca
         self._insecure = insecure
+        for name, place in (resolve or {}).items():
+            if not (isinstance(place, tuple) and [*map(type, place)] == [str, int]):
+                raise UsageError(f"resolve: {name!r}: write (address, port), not {place!r}")
         self._resolve = resolve
         self._private = private
         self._upstream = UpstreamProxy.of(upstream)

@@ -85,10 +85,11 @@ def test_a_drill_of_the_command_line_and_its_certificate(tmp_path: Path) -> None
     assert told["certificates"]["faults"] in repeated.out
 
 
-def test_a_wrong_file_is_a_usage_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--faults", "--drill"])
+def test_a_wrong_file_is_a_usage_error(tmp_path: Path, option: str) -> None:
     words = run_words(tmp_path, 'call: fetch\n      with: {url: "https://a.test/0"}')
     (tmp_path / "faults.yaml").write_text("faults:\n  - id: a\n    delay: soon\n")
-    done = command(*words, "--faults", tmp_path / "faults.yaml")
+    done = command(*words, option, tmp_path / "faults.yaml")
     assert done.code == 2
     assert "faults.yaml: faults[0].delay: must be a number" in done.err
     assert not (tmp_path / "run").exists()

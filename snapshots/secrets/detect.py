@@ -546,7 +546,11 @@ _QUOTED = re.compile(
     + rb")(?:(?P=open){2})?"
 )
 _SECOND = re.compile(_Q + _S + rb"(?:,|%2[Cc])" + _S + rb"(?P<open>" + _Q + rb")")
-_NUMBER = re.compile(rb"(?P<close>" + _Q + rb")?\s{0,8}:\s{0,8}(?P<value>\d[\d.]{0,99})(?=\s{0,8}[,)}\]])")
+_NUMBER = re.compile(
+    rb"(?P<close>"
+    + _Q
+    + rb")?\s{0,8}:\s{0,8}(?P<value>-?\d[\d.eE+-]{0,99})(?=[ \t]{0,8}(?:[,)}\]\r\n\\]|\Z))"
+)
 # an argument of GraphQL that a variable gives
 _VARIABLE = re.compile(rb":\s{0,8}\$(\w{1,100})")
 _ARGUMENT_NAME = re.compile(rb"(?<!\w)\w{1,100}\s{0,8}\Z")
@@ -893,10 +897,10 @@ _COLUMN = re.compile(rb'("?)[\w\x80-\xff](?:[\w\x80-\xff .()/#@-]{0,99})\1')
 
 
 def in_columns(table: bytes, *, sent: bool) -> Iterator[Named]:
-    """Yield the secrets in the columns of a table (RFC 4180, also with semicolons or tabs) whose first line names them."""
+    """Yield the secrets in the columns of a table (RFC 4180, also with other marks) whose first line names them."""
     rows = table.find(b"\n", 0, 16 * _MOST) + 1
     line = table[:rows].removeprefix(b"\xef\xbb\xbf").rstrip()
-    mark = max((b",", b";", b"\t"), key=line.count)
+    mark = max((b",", b";", b"\t", b"|"), key=line.count)
     cells = line.split(mark)
     if len(cells) < 2 or not all(map(_COLUMN.fullmatch, cells)):
         return
@@ -905,7 +909,7 @@ def in_columns(table: bytes, *, sent: bool) -> Iterator[Named]:
         return
     judge = secret_field if sent else given_field
     column = 0
-    for cell in re.finditer(rb'("[^"]*(?:""[^"]*)*"|[^%s\r\n]*)\r?(%s|\n|\Z)' % (mark, mark), table[rows:]):
+    for cell in re.finditer(rb'("[^"]*(?:""[^"]*)*"|[^%s\r\n]*)\r?([%s\n]|\Z)' % (mark, mark), table[rows:]):
         value = cell[1].decode("utf-8", "replace")
         if value[:1] == '"':
             value = value[1:-1].replace('""', '"')

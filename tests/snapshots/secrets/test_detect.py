@@ -116,7 +116,7 @@ def test_every_password_of_a_list_is_found() -> None:
     assert stored["tags"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("place", ["request", "part of a form", "answer"])
 def test_a_column_of_passwords_is_found_in_a_table(mark: str, place: str) -> None:
     rows = [
@@ -146,7 +146,7 @@ def test_a_column_of_passwords_is_found_in_a_table(mark: str, place: str) -> Non
 
 @pytest.mark.parametrize("depth", range(3))
 def test_a_number_that_is_a_password_becomes_a_text(depth: int) -> None:
-    text = json.dumps({"user": "bob", "passcode": 83920471, "cvc": 482, "n": 482})
+    text = json.dumps({"user": "bob", "passcode": -8.392e-30, "n": 482, "cvc": 482}, indent=1)
     for _ in range(depth):
         text = json.dumps({"arguments": text})
     stored = json.loads(sent(text.encode()).partition(b" ")[2])
@@ -211,6 +211,7 @@ def test_what_a_schema_says_of_a_password_is_none() -> None:
     ("media", "body"),
     [
         ("application/yaml", "user: bob\npassword: {}\n"),
+        ("application/yaml", "user: bob\npasscode: 83920471\npassword: {}\n"),
         ("application/x-yaml", 'password: "{}"\n'),
         ("application/toml", 'password = "{}"\n'),
         (
@@ -222,6 +223,7 @@ def test_what_a_schema_says_of_a_password_is_none() -> None:
 def test_a_password_is_found_in_every_kind_of_text(media: str, body: str) -> None:
     stored = sent(body.format(WORD).encode(), media)
     assert WORD.encode() not in stored
+    assert b"83920471" not in stored
     assert PREFIX.encode() in stored
 
 

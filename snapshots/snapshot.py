@@ -518,9 +518,12 @@ class Snapshot:
     def lookup(self, request: Request | str, *, accept: str = "rule") -> Hit:
         """Return the capture that answers a request (a string is the URL of a GET) of a new session, and how sure it is.
 
-        `accept` is the lowest verdict that counts: exact, canonical, varies or rule. Raises UsageError for another.
+        `accept` is the lowest verdict that counts: exact, canonical, varies or rule. Raises UsageError for another, and
+        for the address of a view, which is no request: `view` returns it.
         """
         self.must_be_open()
+        if isinstance(request, str) and id_in(request) is not None:
+            raise UsageError(f"{request}: a view is no request; read it by Snapshot.view or stillweb.fetch")
         asked = Request.of(request)
         matcher = self.matcher()
         return Hit(self, matcher.lookup(asked, matcher.session(), accept=accept))

@@ -1003,7 +1003,7 @@ def run(
 
     `tasks` is a task set (a file, a folder, `hub:OWNER/NAME`) or Task objects. `agent` is a name as on the command
     line (`openai:MODEL`, `command:PROGRAM`, `script:FILE`, `module:object`, a YAML file) or a function
-    `agent(attempt)` that returns the answer as text or None (docs/runs.md): async where it calls tools. It runs in a
+    `agent(attempt)`, async or not, that returns the answer as text or None (docs/runs.md). It runs in a
     confined process of its own, closures and lambdas as copies; only one that can't be copied runs in this process, and the
     certificate's `confinement` says so. `snapshot` may be several layers; without one there are no tools. `out` is the run's directory.
 

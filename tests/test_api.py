@@ -99,6 +99,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("call", "message"),
     [
         (lambda s: s.lookup("mill.test/"), "'mill.test/' is no URL"),
+        (lambda s: s.lookup("http://mill.test/#view=0123456789abcdef"), "a view is no request"),
         (
             lambda s: s.lookup(stillweb.Request("POST", "http://mill.test/", (), "a=1")),
             "body .* bytes, not str",

@@ -1,7 +1,7 @@
 """Agent that is a function: `agent(attempt)`, plain or async, returns the answer as text, or None.
 
-An async function may call the attempt's tools (`await attempt.call(…)`) and models (`await attempt.ask(…)`). A plain
-function runs in a thread.
+An async function awaits the attempt's tools (`await attempt.call(…)`) and models (`await attempt.ask(…)`). A plain
+function runs in a thread, in which both wait for their answers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -63,5 +63,29 @@ class FunctionAgent:
     async def run(self, attempt: Attempt) -> Any:
         if inspect.iscoroutinefunction(self.function):
             return await self.function(attempt)
-        answer = await asyncio.to_thread(self.function, attempt)
+        waiting = _WaitingAttempt(attempt, asyncio.get_running_loop())
+        answer = await asyncio.to_thread(self.function, waiting)
         return await answer if inspect.isawaitable(answer) else answer
+
+
+class _WaitingAttempt:
+    """An attempt as plain functions see it: `call` and `ask` return the answer, and where a loop runs its awaitable."""
+
+    def __init__(self, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
+        self._attempt, self._loop = attempt, loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attempt, name)
+
+    def call(self, *given: Any, **more: Any) -> Any:
+        return self._answer(self._attempt.call(*given, **more))
+
+    def ask(self, *given: Any, **more: Any) -> Any:
+        return self._answer(self._attempt.ask(*given, **more))
+
+    def _answer(self, coming: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(coming, self._loop).result()
+        return coming

@@ -24,6 +24,7 @@ from stillweb.harness.commands.options import (
 from stillweb.harness.commands.program import isolate_program
 from stillweb.harness.commands.show import show_run
 from stillweb.harness.console import make_search_ready, print_json, say
+from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.api import Run
@@ -289,18 +290,27 @@ def command(
 
 
 def _drill(plain: Run, faulted: Run, as_json: bool) -> None:
-    """Print what became of each attempt of a drill, and the certificates of both runs."""
+    """Print what became of each attempt of a drill, and the certificates of both runs.
+
+    Raise GateFailed if an attempt failed without faults.
+    """
     from stillweb.harness.drills import drill
+    from stillweb.snapshots.errors import GateFailed
 
     certificates = {run.path.name: run.certificate["hash"] for run in (plain, faulted)}
     found = drill(plain.path, faulted.path)
     if as_json:
         print_json({**found.to_json(), "certificates": certificates})
-        return
-    click.echo(str(found))
-    for name, certificate in certificates.items():
-        click.echo(f"certificate of {name}: {certificate}")
-    click.echo(f"compare in full: stillweb compare {plain.path} {faulted.path}")
+    else:
+        click.echo(str(found))
+        for name, certificate in certificates.items():
+            click.echo(f"certificate of {name}: {certificate}")
+        click.echo(f"compare in full: stillweb compare {plain.path} {faulted.path}")
+    if failed := len(plain.summary.failed):
+        raise GateFailed(
+            f"{plain.path}: {counted(failed, 'attempt')} failed without any fault, which tells nothing of faults; "
+            f"'stillweb report {plain.path}' shows why"
+        )
 
 
 def _run_file(path: Path, data: Path | None, as_json: bool, options: dict[str, Any]) -> None:

@@ -85,6 +85,16 @@ def test_a_drill_of_the_command_line_and_its_certificate(tmp_path: Path) -> None
     assert told["certificates"]["faults"] in repeated.out
 
 
+@pytest.mark.slow
+def test_a_drill_whose_plain_attempts_failed_is_not_passed(tmp_path: Path) -> None:
+    words = run_words(tmp_path, "call: nothing")
+    (tmp_path / "faults.yaml").write_text(json.dumps(FAULTS))
+    words[words.index("--agent") + 1] = "command:false"
+    done = command(*words, "--drill", tmp_path / "faults.yaml")
+    assert done.code == 1
+    assert "1 attempt failed without any fault" in done.err
+
+
 @pytest.mark.parametrize("option", ["--faults", "--drill"])
 def test_a_wrong_file_is_a_usage_error(tmp_path: Path, option: str) -> None:
     words = run_words(tmp_path, 'call: fetch\n      with: {url: "https://a.test/0"}')

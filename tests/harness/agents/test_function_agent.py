@@ -16,6 +16,7 @@ import pytest
 
 import stillweb
 from stillweb.harness.runs.playing import IN_PROCESS
+from tests.snapshots.making import record
 from tests.support.isolating import needs_confinement
 
 pytestmark = [pytest.mark.own_process, needs_confinement]
@@ -80,6 +81,28 @@ class Called:
 
     def __call__(self, attempt: Any) -> Any:
         return self.search(attempt, str(self.folder))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_function_calls_tools_whether_it_is_async_or_not(tmp_path: Path, waits: bool) -> None:
+    with stillweb.Writer.open(tmp_path / "site") as writer:
+        record(writer, "http://mill.test/", b"<title>Mill</title><p>The mill was built in 1784.</p>")
+    (tmp_path / "tasks.jsonl").write_text('{"id": "one", "question": "When?", "answer": "1784"}\n')
+
+    def plain(attempt: Any) -> Any:
+        return attempt.call("fetch", {"url": "http://mill.test/"}).content[0]["text"].split()[-1].strip(".")
+
+    async def waiting(attempt: Any) -> Any:
+        page = await attempt.call("fetch", {"url": "http://mill.test/"})
+        return page.content[0]["text"].split()[-1].strip(".")
+
+    run = stillweb.run(
+        tasks=tmp_path / "tasks.jsonl",
+        agent=waiting if waits else plain,
+        snapshot=tmp_path / "site",
+        out=tmp_path / "run",
+    )
+    assert run.scores["exact"].mean == 1.0
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def archived(path: Path) -> int:
     return sum(file.stat().st_size for file in path.glob("archive/*"))
 
 
-INTERRUPTED = "stillweb: interrupted; what was done before is kept"
+INTERRUPTED = "stillweb: interrupted; what was written is kept"
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def test_ctrl_c_reaches_it_where_another_loop_runs() -> None:
 
     async def main() -> None:
         try:
-            signal.raise_signal(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)  # to the main thread, as a terminal's
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)

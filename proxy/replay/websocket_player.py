@@ -556,9 +556,8 @@ class Player:
                 self._most = OTHER_SECRET
         fits = fits or doubtful
         if not fits:
-            self._doubt(
-                STRAYED
-            )  # the real server would have heard it, and may say something else from here on
+            # the real server would have heard it, and may say something else from here on
+            self._doubt(STRAYED)
             return None
         # server messages that came by time before this message
         late = [self._turn(one, whole=True)[self._told :] for one in fits]

@@ -286,10 +286,8 @@ class Matcher:
                 lookup.request = known.request(asked)
         if drawn_by and lookup.capture is not None:
             lookup.rule = "+".join(filter(None, (lookup.rule, *drawn_by)))
-            lookup.verdict, lookup.confidence = (
-                f"rule:{lookup.rule}",
-                min(lookup.confidence, drawing.worth(asked, {**session.drawn, **ids})),
-            )
+            lookup.verdict = f"rule:{lookup.rule}"
+            lookup.confidence = min(lookup.confidence, drawing.worth(asked, {**session.drawn, **ids}))
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
@@ -357,9 +355,10 @@ class Matcher:
         missed = Lookup(MISS, None, None, key, request)
         if key.canonical in learnt.damaged and not learnt.beside.get(asked.normal):
             return self._given(request, key, learnt.damaged[key.canonical][0], None, 1.0)
-        keys = learnt.beside.get(asked.normal) or evidence.masked(request)
-        targets, masked = [learnt.model.targets[k] for k in keys], 1.0
-        if not learnt.beside.get(asked.normal):  # any of those that are answered otherwise may be the one
+        own = learnt.beside.get(asked.normal)
+        targets = [learnt.model.targets[k] for k in own or evidence.masked(request)]
+        masked = 1.0
+        if not own:  # any of those that are answered otherwise may be the one
             label = evidence.equality.read_label
             answers = {frozenset(label(learnt.captures[o.capture]) for o in t.observations) for t in targets}
             masked = OTHER_SECRET / max(1, len(answers))

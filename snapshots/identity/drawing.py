@@ -118,9 +118,8 @@ class Drawing:
 
         found = (c for c in self._like(request, placed) if c.method == request.method)
         for capture in sorted(found, key=order):
-            if _made(capture, placed) is not made or (
-                made and capture.place in places
-            ):  # it was made already
+            made_before = made and capture.place in places
+            if made_before or _made(capture, placed) is not made:
                 continue
             apart = request.derived(("apart", capture.place), partial(self._differs, capture, now=now))
 

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots.evidence.lookup import Session
 from stillweb.snapshots.http.bodies import FORM, typed_body
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.sites import site_of
@@ -247,7 +246,8 @@ def _exchanged(old: _Side, new: _Side, keys: set[str], anew: bool) -> list[Captu
             if site_of(capture.url) in sites and capture.request_offset >= 0:
                 sessions[capture.session].append(capture)
         for name, captures in sessions.items():
-            clients = [(other, other.snapshot.matcher(), Session(name)) for other in (old, new)]
+            matchers = [(other, other.snapshot.matcher()) for other in (old, new)]
+            clients = [(other, matcher, matcher.session(name)) for other, matcher in matchers]
             for capture in sorted(captures, key=lambda c: (c.begin, c.timestamp, c.place)):
                 request = side.snapshot.read_request(capture)
                 given: list[tuple[Answer, Capture]] = []

@@ -611,6 +611,7 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
         begin, done = connect.fields[-1]
     if begin < done and not PSEUDONYM.match(data, begin):  # its length is still that of the secret
         yield Named("password", data[begin:done].decode("utf-8", "replace"), begin, done)
+    # BSON begins with its length, of four bytes, of which the last is 0 in documents below 16 MB
     binary = _BINARY.match(data) is not None or data[3:4] == b"\0"
     variables: dict[str, str] = {}
     for at, after in _places(data, variables, sent=sent):
@@ -665,10 +666,8 @@ def _places(data: bytes, variables: dict[str, str], *, sent: bool) -> Iterator[t
         return merge(_GIVEN.apart(lower), ((at, end - 1) for at, end in _IN_ADDRESS.apart(lower)))
     for found in _VARIABLE.finditer(data):
         argument = _ARGUMENT_NAME.search(data, max(0, found.start() - 110), found.start())
-        name, variable = (
-            argument[0].decode("latin-1").rstrip() if argument else "",
-            found[1].decode("latin-1"),
-        )
+        name = argument[0].decode("latin-1").rstrip() if argument else ""
+        variable = found[1].decode("latin-1")
         if _strength(name) and not _strength(variable):
             variables[variable] = name
     if not variables:

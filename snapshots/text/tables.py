@@ -42,9 +42,8 @@ class Table:
 
 def _csv_line(row: tuple[str, ...]) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerow(
-        row
-    )  # so that a cell with a carriage return is quoted, too
+    # lines that end so let a cell with a carriage return be quoted, too
+    csv.writer(out, lineterminator="\r\n").writerow(row)
     return out.getvalue().removesuffix("\r\n") + "\n"
 
 

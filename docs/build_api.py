@@ -35,7 +35,7 @@ print(hit.verdict, hit.confidence, hit.response.status, hit.nearest)
 with sw.replay(snap) as web, httpx.Client(**web.httpx()) as client:   # web.playwright(), web.env() too
     client.get("https://example.org/")
 run = sw.run(tasks="tasks.jsonl", agent=my_agent, snapshot=snap, out="run1")
-print(run.scores["em"].mean, run.certificate, sw.compare("run0", run))
+print(run.scores["em"].mean, run.certificate["hash"], sw.compare("run0", run))
 sw.tools(snap, "fetch").call("fetch", url="https://example.org/")
 """
 # name shown -> object, in the order of the example; of other classes only what is named

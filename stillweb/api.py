@@ -942,6 +942,7 @@ def env(
 class Run:
     """A finished run: its directory, how many attempts were `made` now, and what it comes to.
 
+    `certificate` is that of docs/certificate.md as JSON; its `hash` is what commands print.
     `different` are the attempts (TASK.NUMBER) whose score came out differently, of a run that was scored again.
     """
 

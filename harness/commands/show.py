@@ -52,7 +52,12 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     rows.append(["mean of all", *blank, *(_number(mean.mean_of_all) for mean in means)])
     if partly:
         rows.append(["mean of scored", *blank, *(_number(mean.mean) for mean in means)])
-    of_tasks = [_spread(attempts, at) for at in range(len(names))]
+    of_tasks = [
+        _spread(
+            [(task, values[at]) for task, _, _, values in attempts if task.scorer in summary.given_by[name]]
+        )
+        for at, name in enumerate(names)
+    ]
     rows.append(["spread", *blank, *(_number(spread) for spread, _ in of_tasks)])
     rows.append(["standard error", *blank, *(_number(error) for _, error in of_tasks)])
     click.echo(table([*title, *names], rows))
@@ -97,17 +102,15 @@ def show_run(run: Run, as_json: bool, *, each: bool = True) -> tuple[Summary, st
     return summary, failed_attempts(summary) or unread_records(RunFiles(run.path))
 
 
-def _spread(
-    attempts: Sequence[tuple[Task, int, str, list[float | None]]], at: int
-) -> tuple[float | None, float | None]:
-    """Return the standard deviation of a metric over attempts, and the standard error of its mean.
+def _spread(attempts: Sequence[tuple[Task, float | None]]) -> tuple[float | None, float | None]:
+    """Return the standard deviation of a metric over the attempts that should have it, and the standard error of its mean.
 
-    The error is over the means of tasks, since attempts of one task are not independent. A metric counts as 0 where
-    an attempt has none. Either is None with fewer than two.
+    The error is over the means of tasks, since attempts of one task are not independent. A missing value counts as 0.
+    Either is None with fewer than two.
     """
     by_task: dict[str, list[float]] = {}
-    for task, _, _, values in attempts:
-        by_task.setdefault(task.id, []).append(values[at] or 0.0)
+    for task, value in attempts:
+        by_task.setdefault(task.id, []).append(value or 0.0)
     every = [value for values in by_task.values() for value in values]
     means = [fmean(values) for values in by_task.values()]
     return (

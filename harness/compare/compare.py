@@ -412,19 +412,7 @@ Rules = tuple[tuple[str, str], ...]  # names of what decides a score, each with 
 ALIKE = "`stillweb score A -o NEW` scores the first run alike, by the same --tasks, --rubrics or --mode"
 
 _STANDS_ON = ("snapshot", "tasks", "rubrics", "contracts", "evaluator", "scorers", "code")
-_SETTINGS = (
-    "at",
-    "timing",
-    "faults",
-    "fork",
-    "accept",
-    "epochs",
-    "limits",
-    "synthetic_search",
-    "tool_options",
-    "mode",
-    "fold_case",
-)
+_OF_THE_AGENT = ("agent_options", "prices")
 
 
 def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
@@ -489,14 +477,16 @@ def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
     return (f"B asks {counted(len(found), 'task')} in other words or from another start URL{more}",)
 
 
-def differences(a: Path, b: Path) -> tuple[str, ...]:
-    """Return the names of what differs between the runs' foundations and settings, without the agent."""
-    from stillweb.harness.runs.run_files import RunFiles
+def differences(a: Path, b: Path) -> dict[str, list[str]]:
+    """Return what differs between the runs' foundations and settings, without the agent: name -> the changes."""
+    from stillweb.harness.runs.run_files import RunFiles, changes
 
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
     old, new = one.deciding(), two.deciding()
-    found = [name for name in _STANDS_ON if stood_on.get(name) != stands_on.get(name)]
-    return (*found, *(name for name in _SETTINGS if digest(old.get(name)) != digest(new.get(name))))
+    names = dict.fromkeys(name for name in (*old, *new) if name not in _OF_THE_AGENT)
+    found = {name: changes(name, stood_on.get(name), stands_on.get(name)) for name in _STANDS_ON}
+    found |= {name: changes(name, old.get(name), new.get(name)) for name in names if name not in _STANDS_ON}
+    return {name: told for name, told in found.items() if told}
 
 
 _Event = dict[str, Any]
@@ -630,7 +620,7 @@ class RunComparison:
     comparisons: tuple[Comparison, ...]
     two: bool
     reasons: tuple[str, ...] = ()
-    differs: tuple[str, ...] = ()
+    differs: Mapping[str, list[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     by_others: tuple[tuple[str, ...], ...] = ()  # for each comparison, what got worse by other metrics
     repeated: int = 0
@@ -643,7 +633,8 @@ class RunComparison:
 
     def lines(self) -> Iterator[str]:
         if self.differs:
-            yield f"the runs differ in what they stand on: {', '.join(self.differs)}"
+            told = (change for changes in self.differs.values() for change in changes)
+            yield f"the runs differ in what they stand on: {'; '.join(told)}"
         yield from self.remarks
         if self.drill is not None:
             yield str(self.drill)

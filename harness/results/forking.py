@@ -13,7 +13,13 @@ from stillweb.harness.agents import identity_of
 from stillweb.harness.models.tape import Tape
 from stillweb.harness.results.certificate import make_certificate
 from stillweb.harness.runs.resources import agent_of, read_rubrics
-from stillweb.harness.runs.run_files import RunFiles, Settings, scoring_variables, snapshots_to_repeat
+from stillweb.harness.runs.run_files import (
+    RunFiles,
+    Settings,
+    must_be_same,
+    scoring_variables,
+    snapshots_to_repeat,
+)
 from stillweb.harness.runs.runner import start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
@@ -49,10 +55,7 @@ def fork_run(path: Path, attempt: str, out: Path, *, step: int, model: str) -> R
         with Snapshot.open(*snapshots, at=settings.at) as snapshot:
             foundations["snapshot"] = snapshot.id
     for name, value in foundations.items():
-        if value != stands_on.get(name):
-            raise UsageError(
-                f"{path}: {name} is not what it was when this run began, so it can't be repeated"
-            )
+        must_be_same(path, name, stands_on.get(name), value, "so it can't be repeated")
     calls = sum(event["purpose"] == "agent" for event in read_trace(trace_path).of("model"))
     if not 1 <= step <= calls:
         raise UsageError(

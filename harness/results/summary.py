@@ -72,6 +72,7 @@ class Summary:
     cut_off: int = 0  # answers of the model that its limit of tokens cut off
     presumed: int = 0  # answers of tools that are less than sure
     expected_wrong: float = 0.0  # the sum of 1 - confidence
+    given_by: dict[str, list[str]] = field(default_factory=dict)  # the scorers of each mean
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
         """Return a JSON object; without the `measured` members it is part of the certificate."""
@@ -156,9 +157,11 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 price = event.get("cost")
                 cost = None if cost is None or price is None else cost + price
     every: dict[str, Mean] = {}
+    given_by: dict[str, list[str]] = {}
     for name in names:
         giving = [scorer for scorer in scorers if name in gives[scorer]]
         for shown, group in _groups(name, giving):
+            given_by[shown] = group
             found = [value for scorer in group for value in values[name, scorer]]
             every[shown] = _mean(found, sum(scorers[scorer] for scorer in group))
     means = {name: mean for name, mean in every.items() if name not in MEASURED}
@@ -181,6 +184,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         cut_off,
         presumed,
         round(fsum(doubts), 6),
+        given_by,
     )
 
 

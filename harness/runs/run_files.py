@@ -20,7 +20,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -41,6 +41,39 @@ TapeMode = Literal["record", "replay", "auto", "none"]
 ScoringMode = Literal["faithful", "fixed"]
 
 MOST_EPOCHS = 10_000  # a damaged run that claims more would keep `report` and `score` busy for ever
+
+
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+def must_be_same(path: Path, name: str, before: Any, now: Any, advice: str) -> None:
+    """Raise UsageError, with both values, if what a run depends on is not what it was when the run began."""
+    if told := changes(name, before, now):
+        raise UsageError(
+            f"{path}: {name} is not what it was when this run began ({'; '.join(told)}); {advice}"
+        )
+
+
+def changes(name: str, before: Any, now: Any) -> list[str]:
+    """Return `member: old -> new` for each innermost member in which two JSON values differ. Secrets are masked."""
+    from stillweb.snapshots.secrets.redact import mask_value
+
+    return list(_changes(name, mask_value(before), mask_value(now))) if before != now else []
+
+
+def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for member in dict.fromkeys((*before, *now)):
+            yield from _changes(f"{name}.{member}", before.get(member), now.get(member))
+    elif before != now:
+        yield f"{name}: {_brief(before)} -> {_brief(now)}"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str) and _HASH.fullmatch(value):
+        return value[:12]
+    text = json.dumps(value, ensure_ascii=False)
+    return "unset" if value is None else text if len(text) <= 80 else f"{text[:80]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +159,22 @@ class Settings:
         return cls(**ready)
 
     def checked(self) -> Settings:
-        """Return the settings. Raise UsageError for a value that no run can have."""
+        """Return the settings, with amounts as floats: 60 and 60.0 are one limit, and must have one hash.
+
+        Raise UsageError for a value that no run can have.
+        """
         try:
             Settings.from_json(self.to_json(), "run")
         except DamagedInput as error:
             raise UsageError(str(error)) from error
-        return self
+        seconds, money = (
+            None if amount is None else float(amount) for amount in (self.limits.seconds, self.limits.money)
+        )
+        prices = {
+            model: {name: float(value) for name, value in price.items()}
+            for model, price in self.prices.items()
+        }
+        return replace(self, limits=replace(self.limits, seconds=seconds, money=money), prices=prices)
 
     # Left out of the hash: neither the places of files nor the use of a tape changes a score.
     PLACES = ("snapshots", "tape", "tape_path", "agent", "directory", "source")
@@ -353,10 +396,8 @@ class RunFiles:
                     "go on with the same, or choose another directory"
                 )
         for name, value in hashes.items():
-            if stood_on.get(name) != value and name not in ("code", "part_of"):
-                raise UsageError(
-                    f"{self.path}: {name} is not what it was when this run began; choose another directory"
-                )
+            if name not in ("code", "part_of"):
+                must_be_same(self.path, name, stood_on.get(name), value, "choose another directory")
         if (self.path / "tasks.jsonl").read_text(encoding="utf-8") != "".join(f"{line}\n" for line in lines):
             raise UsageError(
                 f"{self.path}: the tasks are not those this run began with; choose another directory"

@@ -30,7 +30,7 @@ from stillweb.harness.runs.playing import Played, as_before, play, score_attempt
 from stillweb.harness.runs.preflight import check_ready
 from stillweb.harness.runs.repeating import Known
 from stillweb.harness.runs.resources import RunResources, agent_of
-from stillweb.harness.runs.run_files import RunFiles, Settings, trace_name
+from stillweb.harness.runs.run_files import RunFiles, Settings, must_be_same, trace_name
 from stillweb.harness.sandbox.running import remove_folder
 from stillweb.harness.scoring import Score, find_scorer
 from stillweb.harness.scoring.judging import failure, unjudged
@@ -84,7 +84,7 @@ def start_run(
     if not chosen:
         raise UsageError("there is no task to run")
     files = RunFiles(path)
-    settings.checked()
+    settings = settings.checked()
     if uploads is not None:
         settings = replace(settings, uploads=uploads_in(uploads))
     files.forget_unbegun()
@@ -137,10 +137,8 @@ def _move(files: RunFiles, settings: Settings) -> None:
 
 def _same(files: RunFiles, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, value in now.items():
-        if name in before and name not in ("code", *SCORING) and value != before[name]:
-            raise UsageError(
-                f"{files.path}: {name} is not what it was when this run began; choose another directory"
-            )
+        if name in before and name not in ("code", *SCORING):
+            must_be_same(files.path, name, before[name], value, "choose another directory")
 
 
 def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> list[Task]:

@@ -35,7 +35,7 @@ class Against:
     run: str
     comparisons: tuple[Comparison, ...]
     reasons: tuple[str, ...]
-    differs: tuple[str, ...]
+    differs: Mapping[str, list[str]]
     remarks: tuple[str, ...]
 
 
@@ -223,7 +223,7 @@ def _against(first: RunTable, name: str, table: RunTable, metric: str) -> Agains
         differs = differences(first.path, table.path)
         remarks = (*parts_of_sets(first.path, table.path), *asked_otherwise(first.path, table.path))
     except (StillwebError, OSError) as error:
-        differs, remarks = (), (f"it can't be said what the runs stand on: {error}",)
+        differs, remarks = {}, (f"it can't be said what the runs stand on: {error}",)
     return Against(name, tuple(found), tuple(reasons), differs, remarks)
 
 

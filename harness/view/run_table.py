@@ -283,7 +283,10 @@ class Group:
 def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
     """Return the roll-up of a task's attempts; an attempt without a readable answer counts as 0."""
     done = [row for row in rows if row.finished and row.status != "unsolvable"]
-    values = [_value(row, metric) or 0.0 for row in done]
+    has_it = not metric or any(
+        metric in row.metrics for row in done
+    )  # else the task's scorer gives it to none
+    values = [_value(row, metric) or 0.0 for row in done if has_it]
     spread = stdev(values) if len(values) > 1 else None
     costs = [row.cost for row in rows]
     return Group(

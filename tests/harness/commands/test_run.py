@@ -251,3 +251,17 @@ def test_a_run_prints_a_line_of_progress_and_ten_of_summary_with_the_spread(
     said = capsys.readouterr()
     assert "[20/20] " in said.err
     assert "task19.1" in said.out
+
+
+def test_the_spread_of_a_metric_is_over_the_tasks_that_have_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {"columns": ["id"], "row_key": ["id"], "table": [["x"]]}
+    records = [RIGHT | {"id": f"t{number}", "answer": "xxxyy"[number]} for number in range(5)]
+    records += [table | {"id": f"table{number}", "question": "?"} for number in range(2)]
+    code, out = call(capsys, *command(tmp_path, *map(json.dumps, records), answer="x"))
+    assert code == 0
+    lines = {line.rsplit("  ", 1)[0].split("  ")[0]: line.split()[-5:] for line in out.splitlines()[2:5]}
+    found = [float(cell) for cell in lines["spread"]]
+    assert found == [0.548, 0, 0, 0, 0]  # statistics.stdev([1, 1, 1, 0, 0]), and of two tables that are equal
+    assert float(lines["standard error"][0]) == 0.245

@@ -130,7 +130,7 @@ def test_the_page_of_a_comparison_says_on_what_the_runs_do_not_agree(
         paths.append(make_run(tmp_path / name, ["right", "wrong"], accept=accept).path)
     page = tmp_path / "page.html"
     call(capsys, "compare", *paths, "--html", page)
-    assert "in what it stands on: accept." in page.read_text()
+    assert "in what it stands on: accept: &#34;rule&#34; -&gt; &#34;exact&#34;." in page.read_text()
     call(capsys, "compare", paths[0], paths[0], "--html", page)
     assert "what it stands on" not in page.read_text()
 

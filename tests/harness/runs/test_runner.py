@@ -151,6 +151,15 @@ def test_another_run_does_not_go_on_in_the_same_directory(tmp_path, settings, ta
         make_run(tmp_path, tasks, **settings)
 
 
+def test_a_limit_has_one_hash_however_it_is_written(tmp_path):
+    hashes = set()
+    for number, seconds in enumerate((60, 60.0)):
+        (tmp_path / str(number)).mkdir()
+        files = make_run(tmp_path / str(number), ["a"], limits=Limits(seconds=seconds))
+        hashes.add(write_certificate(files.path)["hash"])
+    assert len(hashes) == 1
+
+
 def test_a_second_process_that_is_refused_moves_nothing(tmp_path):
     files = make_run(tmp_path, ["a"])
     settings, _ = files.manifest()
@@ -186,7 +195,9 @@ def test_another_script_is_another_run(tmp_path):
 
 def test_old_scores_do_not_pass_for_those_of_another_agent(tmp_path):
     make_run(tmp_path, ["a"])
-    with pytest.raises(UsageError, match="agent is not what it was"):
+    with pytest.raises(
+        UsageError, match=r"agent is not what it was .*\(agent\.\w+: .{12,} -> .{12,}\); choose"
+    ):
         make_run(tmp_path, ["a"], script={"default": {"answer": "NONE"}})
 
 

@@ -213,6 +213,8 @@ def test_spread_standard_error_and_pass_at_k() -> None:
     assert group.passed == pytest.approx(1 - 1 / 6)
     assert (group.presumed, group.doubt) == (4, 1.0)
     assert pass_at(1, 1, 2) is None
+    other = [Row("t.1", "t", 1, "scored", metrics={"exact": 1.0}, score=1.0)]
+    assert group_of("t", other, "item_f1", 1).mean is None  # the task's scorer has no such metric
 
 
 @pytest.mark.slow

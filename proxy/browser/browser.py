@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -202,6 +203,19 @@ def profile_of(snapshot: Snapshot | None) -> Profile:
     return complete(Profile(clock=iso_date(first)) if first is not None else Profile())
 
 
+def environment(folder: Path) -> dict[str, str | float | bool]:
+    """Return the environment of a browser that starts no other program for an address, such as `mailto:`.
+
+    Chromium on Linux hands such addresses to the programs of xdg-utils, for some of them without asking. In `folder`,
+    the first of its PATH, a program that does nothing stands for each of these.
+    """
+    path = os.environ.get("PATH", os.defpath)
+    nothing = shutil.which("false") or "/bin/false"
+    for name in {found.name for place in path.split(os.pathsep) for found in Path(place).glob("xdg-*")}:
+        (folder / name).symlink_to(nothing)
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{path}"}
+
+
 def spki_hash(certificate: bytes) -> str:
     """Return the base64 SHA-256 of a PEM certificate's public key, for Chromium's SPKI list.
 
@@ -254,6 +268,7 @@ class BrowserHost:
         self._starting = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self._silent = False  # the browser did not answer: it is stopped, or hangs
+        self._shadows: tempfile.TemporaryDirectory[str] | None = None
 
     async def start(self) -> BrowserHost:
         """Launch the browser unless it is running. Raises MissingCapability if it can't be started."""
@@ -357,10 +372,12 @@ class BrowserHost:
             arguments.append("--no-sandbox")
         if self._ca is not None:
             arguments.append(f"--ignore-certificate-errors-spki-list={spki_hash(self._ca.read_bytes())}")
+        self._shadows = tempfile.TemporaryDirectory(prefix="stillweb-browser-", ignore_cleanup_errors=True)
         try:
             self._launching = asyncio.ensure_future(
                 self._playwright.chromium.launch(
                     executable_path=executable,
+                    env=environment(Path(self._shadows.name)),
                     headless=self._headless,
                     timeout=START_SECONDS * 1000,
                     args=arguments,
@@ -399,6 +416,8 @@ class BrowserHost:
                 watching.cancel()
             if playwright is not None:
                 await playwright.stop()
+            if self._shadows is not None:
+                self._shadows.cleanup()
 
     async def __aenter__(self) -> BrowserHost:
         try:

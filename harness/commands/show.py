@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,18 +105,20 @@ def show_run(run: Run, as_json: bool, *, each: bool = True) -> tuple[Summary, st
 def _spread(attempts: Sequence[tuple[Task, float | None]]) -> tuple[float | None, float | None]:
     """Return the standard deviation of a metric over the attempts that should have it, and the standard error of its mean.
 
-    The error is over the means of tasks, since attempts of one task are not independent. A missing value counts as 0.
-    Either is None with fewer than two.
+    The error is clustered by base task (Miller, arXiv:2411.00640, 2.2): attempts of one task, and forms of one base
+    task, are not independent. A missing value counts as 0. Either is None with fewer than two.
     """
-    by_task: dict[str, list[float]] = {}
-    for task, value in attempts:
-        by_task.setdefault(task.id, []).append(value or 0.0)
-    every = [value for values in by_task.values() for value in values]
-    means = [fmean(values) for values in by_task.values()]
-    return (
-        stdev(every) if len(every) > 1 else None,
-        stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None,
-    )
+    values = [value or 0.0 for _, value in attempts]
+    if len(values) < 2:
+        return None, None
+    mean = math.fsum(values) / len(values)
+    off: dict[str, list[float]] = {}
+    for (task, _), value in zip(attempts, values, strict=True):
+        off.setdefault(task.base or task.id, []).append(value - mean)
+    if len(off) < 2:
+        return stdev(values), None
+    squares = math.fsum(math.fsum(own) ** 2 for own in off.values())
+    return stdev(values), math.sqrt(squares * len(off) / (len(off) - 1)) / len(values)
 
 
 def _number(value: float | None) -> str:

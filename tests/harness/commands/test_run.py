@@ -1,6 +1,7 @@
 """`run`: what is kept of the surroundings, and what of a set was not run."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -265,3 +266,17 @@ def test_the_spread_of_a_metric_is_over_the_tasks_that_have_it(
     found = [float(cell) for cell in lines["spread"]]
     assert found == [0.548, 0, 0, 0, 0]  # statistics.stdev([1, 1, 1, 0, 0]), and of two tables that are equal
     assert float(lines["standard error"][0]) == 0.245
+
+
+def test_forms_of_one_base_task_count_once_in_the_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forms = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y"), ("c", "x"), ("c", "y")]
+    records = [
+        RIGHT | {"id": f"t{number}", "base": base, "answer": answer}
+        for number, (base, answer) in enumerate(forms)
+    ]
+    code, out = call(capsys, *command(tmp_path, *map(json.dumps, records), answer="x"))
+    assert code == 0
+    # sums of the deviations of each base from the mean of 0.5: 1, -1 and 0; sqrt((1 + 1 + 0) * 3 / 2) / 6
+    assert re.search(r"standard error +0\.289", out)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import FOLDER, SNAPSHOT
 from stillweb.harness.console import print_json, progress, say
 from stillweb.snapshots.words import counted
 
 
 @click.command("certify")
-@click.argument("run", type=LocalPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=FOLDER)
 @click.option("--times", default=2, show_default=True, type=click.IntRange(1), help="How often to repeat it.")
 @click.option(
     "--parallel", type=click.IntRange(1), help="Attempts at once. [default: two for each core, at most 16]"

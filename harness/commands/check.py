@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath
+from stillweb.harness.commands.options import OUT, SNAPSHOT, FiniteRange
 from stillweb.harness.console import print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--parallel", type=click.IntRange(1), help="Views at once. [default: two for each core, at most 16]"
 )
-@click.option("--html", type=LocalPath(path_type=Path), help="Write a page with both pictures side by side.")
+@click.option("--html", type=OUT, help="Write a page with both pictures side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def command(
     snapshots: tuple[Path | str, ...],

@@ -5,20 +5,18 @@ from urllib.parse import quote
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import FOLDER, OUT
 from stillweb.harness.console import print_json, say
 
 
 @click.command("compare")
-@click.argument("runs", nargs=-1, required=True, type=LocalPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=FOLDER)
 @click.option("--metric", help="The metric to compare; by default the one that ranks each task.")
 @click.option("--seed", default=0, show_default=True, help="Of the resampling.")
 @click.option(
     "--fail-on", "gates", multiple=True, help="A gate: 'regressed', or such as 'difference<-0.02', 'worse>0'."
 )
-@click.option(
-    "--html", "page", type=LocalPath(path_type=Path), help="Write a page with what got worse side by side."
-)
+@click.option("--html", "page", type=OUT, help="Write a page with what got worse side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def command(
     runs: tuple[Path, ...],

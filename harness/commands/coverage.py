@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import PATH, SNAPSHOT
 from stillweb.harness.console import make_search_ready, print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -21,10 +21,7 @@ CHECKS = {
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--tasks", "source", metavar="SET", help="A task set: look up what it names.")
 @click.option(
-    "--run",
-    "run",
-    type=LocalPath(exists=True, path_type=Path),
-    help="A run, or one trace of it: look up what it asked its tools for.",
+    "--run", "run", type=PATH, help="A run, or one trace of it: look up what it asked its tools for."
 )
 @click.option(
     "--synthetic-search",

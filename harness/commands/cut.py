@@ -4,33 +4,23 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import FILE, FOLDER, OUT, SNAPSHOT
 from stillweb.harness.console import print_json, progress, say
 
 
 @click.command("cut")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option(
-    "--run",
-    "runs",
-    multiple=True,
-    type=LocalPath(exists=True, file_okay=False, path_type=Path),
-    help="A run's directory; may be given several times.",
+    "--run", "runs", multiple=True, type=FOLDER, help="A run's directory; may be given several times."
 )
 @click.option(
     "--ledger",
     "ledgers",
     multiple=True,
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A replay's ledger; may be given several times, also beside --run.",
 )
-@click.option(
-    "-o",
-    "--out",
-    required=True,
-    type=LocalPath(path_type=Path),
-    help="A directory, or a file ending in .wacz.",
-)
+@click.option("-o", "--out", required=True, type=OUT, help="A directory, or a file ending in .wacz.")
 @click.option(
     "--pictures/--no-pictures",
     default=True,

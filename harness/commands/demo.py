@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import OUT
 
 
 @click.command("demo")
 @click.option(
     "-o",
     "--out",
-    type=LocalPath(path_type=Path),
+    type=OUT,
     default=Path("demo-run"),
     show_default=True,
     help="Where to work; an earlier demo there is removed.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import LocalPath, at_option, split_address
+from stillweb.harness.commands.options import OUT, at_option, split_address
 from stillweb.harness.console import print_json, say, say_damage
 from stillweb.snapshots.words import counted
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    type=LocalPath(path_type=Path),
+    type=OUT,
     help="Write to a file (needed for a screenshot); tables go to a directory, a CSV file each.",
 )
 @at_option

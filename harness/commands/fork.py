@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import FOLDER, OUT
 from stillweb.harness.commands.show import show_summary
 
 
 @click.command("fork")
-@click.argument("run", type=LocalPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=FOLDER)
 @click.argument("attempt")
 @click.option(
     "--step",
@@ -22,7 +22,7 @@ from stillweb.harness.commands.show import show_summary
     "-o",
     "--out",
     required=True,
-    type=LocalPath(path_type=Path),
+    type=OUT,
     help="The new run's directory; an unfinished fork in it is continued.",
 )
 @click.option(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import OUT, PATH
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.contents.failures import failed_line
 from stillweb.snapshots.words import counted
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=LocalPath(exists=True, path_type=Path))
-@click.option(
-    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot directory to write."
-)
+@click.argument("files", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--out", required=True, type=OUT, help="The snapshot directory to write.")
 def command(files: tuple[Path, ...], out: Path) -> int:
     """Take FILES (HAR, WARC, ARC, WACZ, mitmproxy flows) into the snapshot directory OUT.
 

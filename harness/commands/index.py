@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import PATH
 from stillweb.harness.console import progress
 from stillweb.snapshots.words import counted
 
 
 @click.command("index")
-@click.argument("snapshot", type=LocalPath(exists=True, path_type=Path))
+@click.argument("snapshot", type=PATH)
 def command(snapshot: Path) -> None:
     """Rebuild the index of an open SNAPSHOT (a directory) from its WARCs alone.
 

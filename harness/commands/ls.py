@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath, OptionFor
+from stillweb.harness.commands.options import OUT, SNAPSHOT, OptionFor
 from stillweb.harness.console import print_json, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--views", is_flag=True, help="List the views instead of the captures.")
 @click.option(
-    "--html",
-    cls=OptionFor,
-    needs="--views",
-    type=LocalPath(path_type=Path),
-    help="the graph of all views as one HTML file.",
+    "--html", cls=OptionFor, needs="--views", type=OUT, help="the graph of all views as one HTML file."
 )
 @click.option(
     "--steps", cls=OptionFor, needs="--views", metavar="ADDRESS", help="the steps file of this view."

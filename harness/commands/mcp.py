@@ -6,8 +6,8 @@ from typing import Literal
 import click
 
 from stillweb.harness.commands.options import (
+    FOLDER,
     SNAPSHOT_TO_BE,
-    LocalPath,
     OptionFor,
     accept_option,
     at_option,
@@ -31,7 +31,7 @@ from stillweb.harness.console import make_search_ready, say, say_damage, say_fai
 @served_options
 @click.option(
     "--uploads",
-    type=LocalPath(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     help="A folder of files that clients may give to pages, or read; by default there are none.",
 )
 @at_option

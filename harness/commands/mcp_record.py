@@ -4,16 +4,14 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath, OptionFor, read_headers
+from stillweb.harness.commands.options import OUT, OptionFor, read_headers
 from stillweb.harness.commands.program import WithProgram, program_of
 from stillweb.harness.console import say
 from stillweb.snapshots.words import counted
 
 
 @click.command("mcp-record", cls=WithProgram)
-@click.option(
-    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot, a directory; may exist."
-)
+@click.option("-o", "--out", required=True, type=OUT, help="The snapshot, a directory; may exist.")
 @click.option(
     "--url", metavar="URL", help="Record the server that speaks HTTP there, in place of one to start."
 )

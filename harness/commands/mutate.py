@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import FILE, OUT, SNAPSHOT
 from stillweb.harness.console import print_json, say
 from stillweb.snapshots.words import counted
 
@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 @click.command("mutate")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
-@click.option(
-    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The layer, a new directory."
-)
-@click.option(
-    "--spec", type=LocalPath(exists=True, dir_okay=False, path_type=Path), help="A YAML file of mutations."
-)
+@click.option("-o", "--out", required=True, type=OUT, help="The layer, a new directory.")
+@click.option("--spec", type=FILE, help="A YAML file of mutations.")
 @click.option(
     "--id", "name", help="The id of the layer, in its verdict mutated:ID; by default the first change."
 )
@@ -45,7 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--tasks",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="JSONL tasks; OUT/tasks.jsonl gets them with the gold answers that follow (`gold` of the spec, or --replace).",
 )
 @click.option(

@@ -102,6 +102,13 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+OUT = LocalPath(path_type=Path)
+# what is there to be read
+PATH = LocalPath(exists=True, path_type=Path)
+FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
+FOLDER = LocalPath(exists=True, file_okay=False, path_type=Path)
+
+
 def _use(path: str | os.PathLike[str], *, written: bool) -> None:
     """Note that the running command reads or writes a path. Raise click's UsageError for a file that it both reads and writes."""
     ctx = click.get_current_context(silent=True)

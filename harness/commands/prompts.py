@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import OUT, SNAPSHOT
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
 
@@ -37,7 +37,7 @@ def command() -> None:
     show_default=True,
     help="The order of the pages: by random.Random(seed).shuffle, as the card has it, or by sha256(seed + page).",
 )
-@click.option("-o", "--out", required=True, type=LocalPath(path_type=Path), help="The JSONL to write.")
+@click.option("-o", "--out", required=True, type=OUT, help="The JSONL to write.")
 def build(
     snapshots: tuple[Path | str, ...],
     source: str,

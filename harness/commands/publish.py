@@ -4,19 +4,19 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath, OptionFor
+from stillweb.harness.commands.options import OUT, PATH, OptionFor
 from stillweb.snapshots.words import counted
 
 
 @click.command("publish")
-@click.argument("source", metavar="RUN|SNAPSHOT", type=LocalPath(exists=True, path_type=Path))
+@click.argument("source", metavar="RUN|SNAPSHOT", type=PATH)
 @click.option(
     "--to",
     metavar="ADDRESS",
     help="Publish there: hub:OWNER/SET, oci://HOST/NAME:TAG, s3://BUCKET/KEY or a directory (docs/sharing.md).",
 )
 @click.option("--replace", cls=OptionFor, needs="--to", is_flag=True, help="take the place of what is there.")
-@click.option("-o", "--out", type=LocalPath(path_type=Path), help="Only write the run to a new directory.")
+@click.option("-o", "--out", type=OUT, help="Only write the run to a new directory.")
 @click.option("--open", "opens", is_flag=True, help="RUN is a published one: write it as it was, decrypted.")
 def command(source: Path, to: str | None, replace: bool, out: Path | None, opens: bool) -> None:
     """Publish RUN, with its sealed snapshots, or a sealed SNAPSHOT: only files that are not there are sent.

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import OUT
 from stillweb.snapshots.words import counted
 
 
 @click.command("pull")
 @click.argument("address")
-@click.option("-o", "--out", required=True, type=LocalPath(path_type=Path), help="The new directory.")
+@click.option("-o", "--out", required=True, type=OUT, help="The new directory.")
 def command(address: str, out: Path) -> None:
     """Copy what was published at ADDRESS to a new directory, and check every digest on arrival.
 

@@ -14,6 +14,8 @@ from click.core import ParameterSource
 from stillweb.harness._parsing import read_lines
 from stillweb.harness.commands.options import (
     ORIGIN_OPTIONS,
+    OUT,
+    PATH,
     FiniteRange,
     LocalPath,
     OptionFor,
@@ -48,23 +50,15 @@ MOST_LATE = 10  # records with late secrets named in the output
 
 @click.command("record", cls=WithProgram)
 @click.argument("urls", nargs=-1)
-@click.option(
-    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The snapshot directory to write."
-)
-@click.option(
-    "--urls", "url_file", type=LocalPath(exists=True, path_type=Path), help="A file with one URL a line."
-)
+@click.option("-o", "--out", required=True, type=OUT, help="The snapshot directory to write.")
+@click.option("--urls", "url_file", type=PATH, help="A file with one URL a line.")
 @click.option("--tasks", type=LocalPath(exists=True), help="A task set: record every address that it names.")
 @click.option(
     "--steps",
-    type=LocalPath(exists=True, path_type=Path),
+    type=PATH,
     help="A YAML file of steps (select, fill, click, …), each of which gives a view (docs/views.md).",
 )
-@click.option(
-    "--misses",
-    type=LocalPath(exists=True, path_type=Path),
-    help="The ledger of a replay: record just what it lacked.",
-)
+@click.option("--misses", type=PATH, help="The ledger of a replay: record just what it lacked.")
 @click.option(
     "--explore",
     type=click.IntRange(1),
@@ -75,7 +69,7 @@ MOST_LATE = 10  # records with late secrets named in the output
 @explore_option("--delay", type=FiniteRange(0), default=0.5, help="seconds between two actions on a host.")
 @explore_option(
     "--values",
-    type=LocalPath(exists=True, path_type=Path),
+    type=PATH,
     help="words for search fields, one a line.",
 )
 @explore_option(

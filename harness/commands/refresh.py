@@ -5,20 +5,18 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, FiniteRange, LocalPath, OptionFor
+from stillweb.harness.commands.options import FILE, OUT, PATH, SNAPSHOT, FiniteRange, OptionFor
 from stillweb.harness.console import progress, say, say_failures
 from stillweb.snapshots.words import counted
 
 
 @click.command("refresh")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
-@click.option(
-    "-o", "--out", required=True, type=LocalPath(path_type=Path), help="The new snapshot, a directory."
-)
+@click.option("-o", "--out", required=True, type=OUT, help="The new snapshot, a directory.")
 @click.option(
     "--misses",
     multiple=True,
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A ledger, whose misses are recorded, too; may be given several times.",
 )
 @click.option(
@@ -28,12 +26,7 @@ from stillweb.snapshots.words import counted
     show_default=True,
     help="Seconds between two pages of one host.",
 )
-@click.option(
-    "--ca-file",
-    "ca_file",
-    type=LocalPath(exists=True, path_type=Path),
-    help="PEM of authorities to trust, too.",
-)
+@click.option("--ca-file", "ca_file", type=PATH, help="PEM of authorities to trust, too.")
 @click.option(
     "--private/--no-private",
     cls=OptionFor,

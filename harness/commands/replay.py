@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillweb.harness.commands.options import (
+    FILE,
     ORIGIN_OPTIONS,
+    OUT,
     SNAPSHOT_TO_BE,
-    LocalPath,
     accept_option,
     at_option,
     brought_here,
@@ -56,9 +57,7 @@ if TYPE_CHECKING:
     metavar="MOMENT",
     help="PROGRAM's clock begins at MOMENT: 'recorded' (the first capture), or a time as 2026-11-24T10:00:00Z.",
 )
-@click.option(
-    "--ledger", type=LocalPath(path_type=Path), help="Write a JSON line for each request (docs/ledger.md)."
-)
+@click.option("--ledger", type=OUT, help="Write a JSON line for each request (docs/ledger.md).")
 @click.option(
     "--max-misses",
     type=click.IntRange(0),
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 @max_expected_wrong_option
 @click.option(
     "--rules",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Apply rules of your own, too (docs/identity.md); `seal --rules` keeps them in the snapshot.",
 )
 @click.option(
@@ -77,7 +76,7 @@ if TYPE_CHECKING:
 @click.option(
     "--record-misses",
     metavar="DIR",
-    type=LocalPath(path_type=Path),
+    type=OUT,
     help="Ask live what is not in the snapshot, and keep it in the new snapshot DIR: a layer for the next replay. "
     "The next five options say how.",
 )

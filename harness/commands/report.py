@@ -4,14 +4,12 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import FOLDER, OUT
 
 
 @click.command("report")
-@click.argument("run", type=LocalPath(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "-o", "--out", type=LocalPath(path_type=Path), help="The file to write; RUN/report.* by default."
-)
+@click.argument("run", type=FOLDER)
+@click.option("-o", "--out", type=OUT, help="The file to write; RUN/report.* by default.")
 @click.option(
     "--format",
     "form",

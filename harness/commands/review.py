@@ -5,23 +5,18 @@ from urllib.parse import quote
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import FOLDER, OUT, PATH
 from stillweb.harness.console import Until, say
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.snapshots.words import counted
 
 
 @click.command("review")
-@click.argument("run", type=LocalPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=FOLDER)
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--all", "everything", is_flag=True, help="Also attempts that are wholly right.")
-@click.option("--export", type=LocalPath(path_type=Path), help="Write one static file instead.")
-@click.option(
-    "--import",
-    "reviews",
-    type=LocalPath(exists=True, path_type=Path),
-    help="Take in the reviews that a static page saved.",
-)
+@click.option("--export", type=OUT, help="Write one static file instead.")
+@click.option("--import", "reviews", type=PATH, help="Take in the reviews that a static page saved.")
 @click.option("--agreement", "agree", is_flag=True, help="Print how far two reviewers agree.")
 def command(
     run: Path, port: int, everything: bool, export: Path | None, reviews: Path | None, agree: bool

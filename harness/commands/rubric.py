@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import LocalPath
+from stillweb.harness.commands.options import OUT, LocalPath
 from stillweb.snapshots.words import counted
 
 
@@ -20,7 +20,7 @@ def command() -> None:
 
 @command.command("compile", short_help="Compile what can be read by rule.")
 @click.argument("tasks")
-@click.option("-o", "--out", required=True, type=LocalPath(path_type=Path), help="The file to write.")
+@click.option("-o", "--out", required=True, type=OUT, help="The file to write.")
 def compile_(tasks: str, out: Path) -> int:
     """Compile what can be read by rule; every rule names the sentence it comes from.
 

@@ -7,6 +7,9 @@ import click
 import yaml
 
 from stillweb.harness.commands.options import (
+    FILE,
+    FOLDER,
+    OUT,
     SNAPSHOT,
     FiniteRange,
     LocalPath,
@@ -52,21 +55,16 @@ if TYPE_CHECKING:
     metavar="SNAPSHOT",
     help="The frozen web; may be given several times, the last on top. Without one there are no tools.",
 )
-@click.option(
-    "-o",
-    "--out",
-    type=LocalPath(path_type=Path),
-    help="The run's directory; an unfinished run in it is continued.",
-)
+@click.option("-o", "--out", type=OUT, help="The run's directory; an unfinished run in it is continued.")
 @click.option(
     "--file",
     "run_file",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="SGI-Bench's run file, which names models, sets and directory, instead of --tasks, --agent and -o.",
 )
 @click.option(
     "--data",
-    type=LocalPath(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     cls=OptionFor,
     needs="--file",
     help="the folder of the sets (deep_research/test.jsonl …); data/sgibench, else the hub, by default.",
@@ -82,7 +80,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--uploads",
-    type=LocalPath(exists=True, file_okay=False, path_type=Path),
+    type=FOLDER,
     help="A folder of files that the agent may give to pages; each attempt gets copies. By default it has none.",
 )
 @click.option(
@@ -92,7 +90,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--grader-template",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}.",
 )
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
@@ -115,11 +113,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Model calls: auto asks only for what is not on the tape, record begins anew, replay never asks, none keeps nothing.",
 )
-@click.option(
-    "--tape-path",
-    type=LocalPath(path_type=Path),
-    help="The directory of recorded model calls; OUT/tape by default.",
-)
+@click.option("--tape-path", type=OUT, help="The directory of recorded model calls; OUT/tape by default.")
 @click.option(
     "--max-steps",
     type=click.IntRange(1),
@@ -137,9 +131,7 @@ if TYPE_CHECKING:
 @click.option("--max-tokens", type=click.IntRange(1), help="Most tokens of an attempt.")
 @click.option("--max-cost", type=FiniteRange(0), help="Most money of an attempt; needs --prices.")
 @click.option(
-    "--prices",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
-    help="YAML: model: {input: …, output: …, cached: …}, per million tokens.",
+    "--prices", type=FILE, help="YAML: model: {input: …, output: …, cached: …}, per million tokens."
 )
 @click.option(
     "--timeout",

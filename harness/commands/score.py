@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.options import LocalPath, OptionFor
+from stillweb.harness.commands.options import FILE, FOLDER, OUT, PATH, OptionFor
 from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import progress, say
 from stillweb.snapshots.words import counted
@@ -14,7 +14,7 @@ MOST = 10  # attempts named in the output
 
 
 @click.command("score")
-@click.argument("run", required=False, type=LocalPath(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", required=False, type=FOLDER)
 @click.option("--write", is_flag=True, help="Replace the old scores by those that came out differently.")
 @click.option(
     "--tasks",
@@ -23,18 +23,14 @@ MOST = 10  # attempts named in the output
     help="Score by this set: other references, scorers or options. Needs -o, or --predictions.",
 )
 @click.option(
-    "--predictions",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
-    help="Score saved answers to --tasks instead of RUN: JSONL of id and answer.",
+    "--predictions", type=FILE, help="Score saved answers to --tasks instead of RUN: JSONL of id and answer."
 )
 @click.option(
-    "--rubrics",
-    type=LocalPath(exists=True, path_type=Path),
-    help="Score tables by these rules (`stillweb rubric compile`). Needs -o.",
+    "--rubrics", type=PATH, help="Score tables by these rules (`stillweb rubric compile`). Needs -o."
 )
 @click.option(
     "--grader-template",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}. Needs -o.",
 )
 @click.option("--mode", type=click.Choice(["faithful", "fixed"]), help="Scoring of SGI-Bench. Needs -o.")
@@ -56,7 +52,7 @@ MOST = 10  # attempts named in the output
 @click.option(
     "-o",
     "--out",
-    type=LocalPath(path_type=Path),
+    type=OUT,
     help="The directory for the rescored run; RUN stays as it is. With --predictions NAME.jsonl it is NAME-scored by default.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

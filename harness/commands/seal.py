@@ -5,19 +5,15 @@ from typing import Any
 
 import click
 
-from stillweb.harness.commands.options import LocalPath, engine_option
+from stillweb.harness.commands.options import FILE, OUT, PATH, engine_option
 from stillweb.harness.console import make_search_ready, print_json, progress, say
 
 
 @click.command("seal")
-@click.argument("snapshot", type=LocalPath(exists=True, path_type=Path))
+@click.argument("snapshot", type=PATH)
+@click.option("-o", "--out", type=OUT, help="The file to write; SNAPSHOT.wacz by default.")
 @click.option(
-    "-o", "--out", type=LocalPath(path_type=Path), help="The file to write; SNAPSHOT.wacz by default."
-)
-@click.option(
-    "--rules",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
-    help="A file of rules of your own (docs/identity.md), kept in the snapshot.",
+    "--rules", type=FILE, help="A file of rules of your own (docs/identity.md), kept in the snapshot."
 )
 @click.option("--keep-secrets", is_flag=True, help="Seal in spite of secrets that were learned too late.")
 @click.option(
@@ -25,13 +21,13 @@ from stillweb.harness.console import make_search_ready, print_json, progress, sa
 )
 @click.option(
     "--sign",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="KEY",
     help="Sign it with the P-384 private key in a PEM file (WACZ-auth 0.1).",
 )
 @click.option(
     "--certificate",
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="PEM",
     help="With --sign and --timestamp: the key's certificate for a domain, and those above it.",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath, engine_option
+from stillweb.harness.commands.options import OUT, SNAPSHOT, engine_option
 from stillweb.harness.console import print_json, progress, say, table
 from stillweb.snapshots.words import counted
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("snapshot", type=SNAPSHOT)
 @click.option("--upgrade", is_flag=True, help="Show what today's extractors would change, page by page.")
 @click.option("--accept", is_flag=True, help="Write the new texts to a new snapshot; needs -o.")
-@click.option("-o", "--out", type=LocalPath(path_type=Path), help="A directory, or a file ending in .wacz.")
+@click.option("-o", "--out", type=OUT, help="A directory, or a file ending in .wacz.")
 @click.option("--layer", is_flag=True, help="Write only the new texts, to lie over SNAPSHOT.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
 @engine_option("Extract texts")

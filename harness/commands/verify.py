@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import FILE, SNAPSHOT
 from stillweb.harness.console import left_out_notes, print_json, progress, say
 from stillweb.snapshots.words import counted
 
@@ -25,7 +25,7 @@ MOST_CUT = 20  # answers whose bodies are incomplete that are named
     "--signer",
     "signers",
     multiple=True,
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="KEY",
     help="A gate: exit code 1 unless it is signed by the public key in this PEM file, or in another --signer.",
 )
@@ -33,7 +33,7 @@ MOST_CUT = 20  # answers whose bodies are incomplete that are named
     "--authority",
     "authorities",
     multiple=True,
-    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="PEM",
     help="A gate: exit code 1 unless certificate and time stamp of its signature are issued under these roots.",
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import SNAPSHOT, LocalPath
+from stillweb.harness.commands.options import OUT, SNAPSHOT
 from stillweb.harness.console import Until, say
 
 
@@ -16,7 +16,7 @@ from stillweb.harness.console import Until, say
 @click.option("--open/--no-open", "show", default=True, show_default=True, help="Open it in the browser.")
 @click.option(
     "--export",
-    type=LocalPath(path_type=Path),
+    type=OUT,
     metavar="DIR",
     help="Write the pages into a new folder instead, to be opened without a server.",
 )

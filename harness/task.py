@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.shapes import must_be_known, shaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +83,11 @@ class Task:
     @classmethod
     def from_json(cls, value: Any) -> Task:
         """Return the task in a JSON object. Raise DamagedInput for a missing, unknown or wrongly typed field."""
-        if not isinstance(value, dict):
-            raise DamagedInput(f"a task must be a JSON object, not {type(value).__name__}")
-        for name, types in _TYPES.items():
-            if name not in value:
-                if name in ("id", "question"):
-                    raise DamagedInput(f"field {name!r} is missing")
-            elif not isinstance(value[name], types):
-                raise DamagedInput(f"field {name!r} must not be {type(value[name]).__name__}")
-        if unknown := sorted(set(value) - set(_TYPES) - {"reference"}):
-            raise DamagedInput(f"unknown field {unknown[0]!r}")
-        return cls(**value)
+        try:
+            must_be_known(value, cls)
+            return shaped(value, cls)
+        except ValueError as error:
+            raise DamagedInput(f"no task: {error}") from None
 
     @property
     def digest(self) -> str:
@@ -100,17 +95,6 @@ class Task:
         plain = json.loads(json.dumps(self.to_json()))  # keys must be texts before they are sorted
         text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "id": (str,),
-    "question": (str,),
-    "scorer": (str,),
-    "meta": (dict,),
-    "base": (str, type(None)),
-    "start_url": (str, type(None)),
-    "options": (dict,),
-}
 
 
 @dataclass(frozen=True, slots=True)

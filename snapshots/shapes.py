@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from typing import Any, TypeVar
@@ -21,6 +22,13 @@ def shaped(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise ValueError(str(error).replace("`", "")) from None
+
+
+def must_be_known(value: Any, kind: type) -> None:
+    """Raise ValueError if an object has a member that the dataclass `kind` lacks; `shaped` passes those over."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    if isinstance(value, dict) and (unknown := [name for name in value if name not in fields]):
+        raise ValueError(f"unknown member {unknown[0]!r}")
 
 
 def well_formed(text: str) -> str:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
+import msgspec
 import yaml
 
 from stillweb.harness.commands.options import (
@@ -27,6 +28,7 @@ from stillweb.harness.commands.options import (
 from stillweb.harness.commands.program import isolate_program
 from stillweb.harness.commands.show import show_run
 from stillweb.harness.console import make_search_ready, print_json, say
+from stillweb.snapshots.shapes import shaped
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -326,7 +328,7 @@ def _run_file(path: Path, data: Path | None, as_json: bool, options: dict[str, A
             out=folder / "run",
             split=split,
             limit=file.limit,
-            parallel=file.concurrency,
+            parallel=file.run.concurrency,
             limits=Limits(seconds=None),
             display=make_display(),
             note=say,
@@ -338,6 +340,9 @@ def _run_file(path: Path, data: Path | None, as_json: bool, options: dict[str, A
         raise GateFailed(f"{found[0]}; the same command with --retry-failed makes them again")
 
 
+Price = Annotated[float, msgspec.Meta(ge=0)]
+
+
 def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float]]:
     """Return the prices by model. Raise UsageError for a wrong file, or for a limit of money without prices."""
     from stillweb.harness._parsing import read_yaml
@@ -347,14 +352,12 @@ def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float
         if limit is not None:
             raise UsageError("--max-cost needs --prices: without them no call costs anything")
         return {}
-    known = {"input", "output", "cached"}
     prices = read_yaml(path)
-    for model, price in prices.items():
-        if not isinstance(price, dict) or not {"input", "output"} <= set(price) <= known:
+    try:
+        found = shaped(prices, dict[str, dict[Literal["input", "output", "cached"], Price]])
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    for model, price in found.items():
+        if not {"input", "output"} <= price.keys():
             raise UsageError(f"{path}: {model}: must hold input and output, and may hold cached")
-        for name, value in price.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise UsageError(f"{path}: {model}.{name}: must be a number from 0 on, not {value!r}")
-    return {
-        str(model): {name: float(value) for name, value in price.items()} for model, price in prices.items()
-    }
+    return {model: {str(name): amount for name, amount in price.items()} for model, price in found.items()}

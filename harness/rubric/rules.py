@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from stillweb.harness.rubric.sidecar import FIELD_TYPES, FieldRule, Rubric, Unit, as_rubric
+from stillweb.harness.rubric.sidecar import FIELD_TYPES, FieldRule, FieldType, Rubric, Unit, as_rubric
 from stillweb.harness.rubric.spelling import name_form
 from stillweb.harness.task import Task
 
@@ -54,7 +54,7 @@ _UNORDERED = re.compile(
 )
 _TIES = re.compile(r"\bt(?:ies?|ied)\b", re.I)  # a rule for tied rows does not hold for all rows
 _NEGATED = re.compile(r"\b(?:not|never|no|without|neither|nor|unless|except|don't|doesn't)\b", re.I)
-_TYPE_SAYS: tuple[tuple[str, re.Pattern[str]], ...] = (
+_TYPE_SAYS: tuple[tuple[FieldType, re.Pattern[str]], ...] = (
     (
         "date",
         re.compile(
@@ -94,7 +94,7 @@ class _Draft:
     """State of the compiler: what has been read so far."""
 
     columns: tuple[str, ...]
-    types: dict[str, str] = field(default_factory=dict)
+    types: dict[str, FieldType] = field(default_factory=dict)
     uppercase: set[str] = field(default_factory=set)
     aliases: dict[str, dict[str, str]] = field(default_factory=dict)
     units: dict[str, dict[str, Unit]] = field(default_factory=dict)
@@ -282,9 +282,9 @@ def _column_rules(stated: Any) -> Iterator[tuple[str, Any]]:
             yield (name.strip(), rule) if isinstance(name, str) else ("fields", item)
 
 
-def _field_type(name: Any) -> str | None:
+def _field_type(name: Any) -> FieldType | None:
     kind = _TYPE_NAMES.get(name, name) if isinstance(name, str) else None
-    return kind if kind in FIELD_TYPES else None
+    return next((one for one in FIELD_TYPES if one == kind), None)
 
 
 _TYPE_NAMES = {

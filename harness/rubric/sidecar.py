@@ -14,38 +14,42 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.rubric.spelling import fold, normalise_text
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.shapes import must_be_known, shaped
 from stillweb.snapshots.warc.appending import write_text
 
-FIELD_TYPES = ("string", "integer", "decimal", "date", "id_list")
+FieldType = Literal["string", "integer", "decimal", "date", "id_list"]
+FIELD_TYPES: tuple[FieldType, ...] = get_args(FieldType)
 _MOST_DIGITS = 100  # of a unit's factor, before or after the point
 _NUMBER = re.compile(
     r"[+-]?(?:\d{1,100}/\d{1,100}|(?:\d{1,100}(?:\.\d{0,100})?|\.\d{1,100})(?:[eE][+-]?\d{1,4})?)", re.ASCII
 )
-HEADERS = ("forbidden", "optional", "required")
-Unit = str | dict[str, str]
+Unit = str | dict[str, Any]
 
 
 @dataclass(frozen=True)
 class FieldRule:
     """Rule for comparing the values of one column. Aliases and units map a variant to its value."""
 
-    type: str = "string"
+    type: FieldType = "string"
     uppercase: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for variant, target in self.units.items():
+            _check_unit(target, f"units[{variant!r}]")
         # The tables are normalised like the cells: NFKC turns U+00B5 into U+03BC on both sides.
         object.__setattr__(self, "_alias_tables", (_alias_table(self, False), _alias_table(self, True)))
         object.__setattr__(self, "_unit_tables", (_unit_table(self, False), _unit_table(self, True)))
@@ -77,18 +81,9 @@ class FieldRule:
     @classmethod
     def from_json(cls, value: Any, where: str) -> FieldRule:
         """Make a rule from its JSON object. Raise DamagedInput naming a wrong member."""
-        _members(value, cls, where)
-        if value.get("type", "string") not in FIELD_TYPES:
-            raise DamagedInput(f"{where}.type: {value['type']!r} is none of {', '.join(FIELD_TYPES)}")
-        for name in ("aliases", "units"):
-            if not isinstance(value.get(name, {}), dict):
-                raise DamagedInput(f"{where}.{name}: must be an object")
-        for variant, target in value.get("aliases", {}).items():
-            if not isinstance(target, str):
-                raise DamagedInput(f"{where}.aliases[{variant!r}]: must be a string")
-        for variant, target in value.get("units", {}).items():
-            _check_unit(target, f"{where}.units[{variant!r}]")
-        return cls(**value)
+        with _named(where):
+            must_be_known(value, cls)
+            return shaped(value, cls)
 
 
 def _alias_table(rule: FieldRule, fold_case: bool) -> dict[str, str]:
@@ -213,49 +208,23 @@ class Rubric:
 
         Raise DamagedInput naming a missing, unknown or wrong member.
         """
-        _members(value, cls, where)
-        for name in ("columns", "row_key"):
-            if not _texts(value.get(name)):
-                raise DamagedInput(f"{where}.{name}: must be a list of column names")
-        if value.get("header", "optional") not in HEADERS:
-            raise DamagedInput(f"{where}.header: {value['header']!r} is none of {', '.join(HEADERS)}")
-        for name in ("unread", "assumed"):
-            if not _texts(value.get(name, [])):
-                raise DamagedInput(f"{where}.{name}: must be a list of texts")
-        sources = value.get("sources", {})
-        if not isinstance(sources, dict) or not _texts(list(sources.values())):
-            raise DamagedInput(f"{where}.sources: must be an object of sentences")
-        rules = value.get("fields", {})
-        if not isinstance(rules, dict):
-            raise DamagedInput(f"{where}.fields: must be an object")
-        ready = dict(value)
-        for name in ("columns", "row_key", "unread", "assumed"):
-            ready[name] = tuple(value.get(name, ()))
-        ready["fields"] = {n: FieldRule.from_json(rule, f"{where}.fields.{n}") for n, rule in rules.items()}
-        try:
-            return cls(**ready)
-        except DamagedInput as error:
-            raise DamagedInput(f"{where}.{error}") from None
+        with _named(where):
+            must_be_known(value, cls)
+            rules = shaped(shaped(value, dict[str, Any]).get("fields", {}), dict[str, Any])
+        fields = {name: FieldRule.from_json(rule, f"{where}.fields.{name}") for name, rule in rules.items()}
+        with _named(where):
+            return replace(shaped({**value, "fields": {}}, cls), fields=fields)
 
 
-_KINDS: dict[str, tuple[type, str]] = {"bool": (bool, "true or false"), "str": (str, "a string")}
-
-
-def _members(value: Any, cls: type[Rubric] | type[FieldRule], where: str) -> None:
-    """Raise DamagedInput for a non-object, for unknown members, and for scalars of a wrong type."""
-    if not isinstance(value, dict):
-        raise DamagedInput(f"{where}: must be an object, not {type(value).__name__}")
-    known = {f.name: str(f.type) for f in fields(cls)}
-    for name, member in value.items():
-        if name not in known:
-            raise DamagedInput(f"{where}.{name}: unknown member")
-        kind = _KINDS.get(known[name])
-        if kind and not isinstance(member, kind[0]):
-            raise DamagedInput(f"{where}.{name}: must be {kind[1]}")
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Name the place of what is wrong with an object."""
+    try:
+        yield
+    except DamagedInput as error:
+        raise DamagedInput(f"{where}.{error}") from None
+    except ValueError as error:
+        raise DamagedInput(f"{where}: {error}") from None
 
 
 @lru_cache(maxsize=512)

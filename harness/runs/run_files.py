@@ -20,11 +20,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
 
 from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.task import Limits, Task, TaskSet
@@ -33,7 +35,7 @@ from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
-from stillweb.snapshots.shapes import must_be_well_formed
+from stillweb.snapshots.shapes import must_be_known, must_be_well_formed, shaped
 from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
@@ -76,6 +78,14 @@ def _brief(value: Any) -> str:
     return "unset" if value is None else text if len(text) <= 80 else f"{text[:80]}…"
 
 
+class _Fork(TypedDict):
+    certificate: str
+    task: str
+    attempt: int
+    step: int
+    model: str
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings that decide a run, and the paths of its parts. Paths are of this machine and never hashed.
@@ -95,7 +105,7 @@ class Settings:
     contracts: tuple[str, ...] = ("fetch",)
     accept: str = "rule"
     min_confidence: float = SERVED
-    epochs: int = 1
+    epochs: Annotated[int, msgspec.Meta(ge=1, le=MOST_EPOCHS)] = 1
     limits: Limits = field(default_factory=Limits)
     synthetic_search: bool = False
     tape: TapeMode = "auto"
@@ -123,40 +133,16 @@ class Settings:
     @classmethod
     def from_json(cls, value: Any, where: str) -> Settings:
         """Make settings from a JSON object. Raise DamagedInput naming an unknown, missing or wrong member."""
-        if not isinstance(value, dict) or "agent" not in value:
-            raise DamagedInput(f"{where}: settings need the member 'agent'")
-        known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(value) - known):
-            raise DamagedInput(f"{where}: unknown setting {unknown[0]!r}")
-        for name, member in value.items():
-            kind = _KINDS[name]
-            sound = isinstance(member, kind) and not (isinstance(member, bool) and kind is int)
-            if kind is list:
-                sound = sound and all(isinstance(one, str) for one in member)
-            if not sound:
-                raise DamagedInput(f"{where}: setting {name!r} must not be {type(member).__name__}")
-        if not 1 <= value.get("epochs", 1) <= MOST_EPOCHS:
-            raise DamagedInput(f"{where}: setting 'epochs' must be 1 to {MOST_EPOCHS}, not {value['epochs']}")
-        for name, allowed in _ONE_OF.items():
-            if value.get(name, allowed[0]) not in allowed:
-                raise DamagedInput(
-                    f"{where}: setting {name!r} must be one of {', '.join(allowed)}, not {value[name]!r}"
-                )
-        if (fork := value.get("fork")) and not all(
-            isinstance(fork.get(name), kind) for name, kind in _FORK.items()
-        ):
-            raise DamagedInput(f"{where}: setting 'fork' must have {', '.join(_FORK)}")
-        ready = dict(value)
-        ready["snapshots"] = tuple(value.get("snapshots", ()))
-        ready["contracts"] = tuple(value.get("contracts", ("fetch",)))
         try:
-            ready["limits"] = Limits(**value.get("limits", {}))
-            must_be_well_formed(*ready["snapshots"])
-        except TypeError as error:
-            raise DamagedInput(f"{where}: limits: {error}") from error
+            must_be_known(value, cls)
+            settings = shaped(value, cls)
+            must_be_known(value.get("limits"), Limits)
+            must_be_well_formed(*settings.snapshots)
+            if settings.fork:
+                shaped(settings.fork, _Fork)
         except ValueError as error:
-            raise DamagedInput(f"{where}: setting 'snapshots': {error}") from error
-        return cls(**ready)
+            raise DamagedInput(f"{where}: settings: {error}") from None
+        return settings
 
     def checked(self) -> Settings:
         """Return the settings, with amounts as floats: 60 and 60.0 are one limit, and must have one hash.
@@ -164,17 +150,9 @@ class Settings:
         Raise UsageError for a value that no run can have.
         """
         try:
-            Settings.from_json(self.to_json(), "run")
+            return Settings.from_json(self.to_json(), "run")
         except DamagedInput as error:
             raise UsageError(str(error)) from error
-        seconds, money = (
-            None if amount is None else float(amount) for amount in (self.limits.seconds, self.limits.money)
-        )
-        prices = {
-            model: {name: float(value) for name, value in price.items()}
-            for model, price in self.prices.items()
-        }
-        return replace(self, limits=replace(self.limits, seconds=seconds, money=money), prices=prices)
 
     # Left out of the hash: neither the places of files nor the use of a tape changes a score.
     PLACES = ("snapshots", "tape", "tape_path", "agent", "directory", "source")
@@ -212,23 +190,6 @@ def scoring_variables(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items())
         if name.startswith(prefixes) and re.fullmatch("[A-Z0-9_]+", name) and not _SECRET.fullmatch(name)
     }
-
-
-_FORK = {"certificate": str, "task": str, "attempt": int, "step": int, "model": str}
-_ONE_OF = {"tape": get_args(TapeMode), "mode": get_args(ScoringMode)}
-_KINDS: dict[str, Any] = {
-    **dict.fromkeys(("agent", "accept", "tape", "mode", "at", "timing"), str),
-    **dict.fromkeys(("snapshots", "contracts"), list),
-    **dict.fromkeys(
-        ("limits", "agent_options", "tool_options", "env", "prices", "uploads", "faults", "fork"), dict
-    ),
-    **dict.fromkeys(("synthetic_search", "fold_case", "allow_unconfined"), bool),
-    "epochs": int,
-    "min_confidence": float,
-    "tape_path": str | None,
-    "directory": str | None,
-    "source": str | None,
-}
 
 
 _SECRETS = ".secrets"

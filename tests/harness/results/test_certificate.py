@@ -383,14 +383,14 @@ def test_figures_that_its_traces_do_not_give_are_named_by_certify(tmp_path, caps
 
 
 @pytest.mark.parametrize(
-    ("member", "said"),
+    ("member", "harm", "said"),
     [
-        (("settings", "accept"), 'says settings.accept: "rule", run.json gives "exact"'),
-        (("settings", "limits", "calls"), 'says settings.limits.calls: 200, run.json gives "exact"'),
-        (("stands_on", "contracts"), 'run.json gives "exact"'),
+        (("settings", "accept"), "exact", 'says settings.accept: "rule", run.json gives "exact"'),
+        (("settings", "limits", "calls"), 7, "says settings.limits.calls: 200, run.json gives 7"),
+        (("stands_on", "contracts"), "exact", 'run.json gives "exact"'),
     ],
 )
-def test_harm_to_what_only_the_settings_say_is_named(tmp_path, member, said):
+def test_harm_to_what_only_the_settings_say_is_named(tmp_path, member, harm, said):
     files = make_run(tmp_path, ["right"])
     write_certificate(files.path)
     file = files.path / "run.json"
@@ -398,7 +398,7 @@ def test_harm_to_what_only_the_settings_say_is_named(tmp_path, member, said):
     place = value
     for name in member[:-1]:
         place = place[name]
-    place[member[-1]] = "exact"
+    place[member[-1]] = harm
     file.write_text(json.dumps(value))
     [told] = said_otherwise(files.path, make_certificate(files.path))
     assert said in told

@@ -40,28 +40,28 @@ def test_task_ids_make_safe_and_different_file_names():
         ("[" * 100_000, "not JSON"),
         ("{}", "is no stillweb run"),
         ('{"schema": "stillweb-run", "version": 7}', "version 7 is not known"),
-        ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "need the member 'agent'"),
+        ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "missing required field agent"),
         (
             '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "x": 1}}',
-            "unknown setting 'x'",
+            "unknown member 'x'",
         ),
         (
             '{"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "limits": {"years": 1}}}',
-            "limits: .*years",
+            "unknown member 'years'",
         ),
         *(
             (
                 json.dumps(
                     {"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", "epochs": epochs}}
                 ),
-                f"run.json: setting 'epochs' must be 1 to 10000, not {epochs}",
+                f"run.json: settings: Expected int {bound} - at .*epochs",
             )
-            for epochs in (0, 10**12)
+            for epochs, bound in ((0, ">= 1"), (10**12, "<= 10000"))
         ),
         *(
             (
                 json.dumps({"schema": "stillweb-run", "version": 1, "settings": {"agent": "a", name: value}}),
-                f"run.json: setting '{name}' must not be",
+                f"run.json: settings: Expected .* - at .*{name}",
             )
             for name, value in {
                 "epochs": "2",
@@ -110,7 +110,9 @@ def test_a_damaged_task_file_names_its_line(tmp_path):
     broken = json.loads(text[1])
     del broken["question"]
     (files.path / "tasks.jsonl").write_text(text[0] + "\n" + json.dumps(broken) + "\n")
-    with pytest.raises(DamagedInput, match=r"tasks\.jsonl:2: field 'question' is missing"):
+    with pytest.raises(
+        DamagedInput, match=r"tasks\.jsonl:2: no task: Object missing required field question"
+    ):
         files.tasks()
 
 

@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -22,7 +23,6 @@ from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
-    from stillweb.harness.agents.openai import OpenAIAgent
 
 
 class Agent(Protocol):
@@ -39,7 +39,14 @@ class Agent(Protocol):
         ...
 
 
-_KINDS = ("script", "openai", "anthropic", "gemini", "command", "predictions")
+# kind -> module, class, and the option that stands behind the kind's colon
+_OPTIONED = {
+    "openai": ("openai", "OpenAIAgent", "model"),
+    "anthropic": ("providers", "AnthropicAgent", "model"),
+    "gemini": ("providers", "GeminiAgent", "model"),
+    "command": ("command", "CommandAgent", "command"),
+}
+_KINDS = ("script", "predictions", *_OPTIONED)
 
 
 @runtime_checkable
@@ -72,16 +79,8 @@ def load_agent(spec: str, *, allow_unconfined: bool = False, **options: Any) -> 
         from stillweb.harness.agents.predictions import PredictionsAgent
 
         return PredictionsAgent.from_file(Path(rest))
-    if rest and kind == "openai":
-        from stillweb.harness.agents.openai import OpenAIAgent
-
-        return OpenAIAgent.from_options({"model": rest, **options}, spec)
-    if rest and kind in ("anthropic", "gemini"):
-        return _provider(kind).from_options({"model": rest, **options}, spec)
-    if rest and kind == "command":
-        from stillweb.harness.agents.command import CommandAgent
-
-        return CommandAgent.from_options({"command": rest, **options}, spec)
+    if rest and kind in _OPTIONED:
+        return _made(kind, {_OPTIONED[kind][2]: rest, **options}, spec)
     is_file = spec.endswith((".yaml", ".yml"))
     if is_file and (not colon or Path(spec).exists()):
         return _from_file(Path(spec), options, allow_unconfined)
@@ -189,16 +188,8 @@ def _from_file(path: Path, options: dict[str, Any], allow_unconfined: bool) -> A
         from stillweb.harness.agents.script import ScriptAgent
 
         return ScriptAgent.from_file(path)
-    if kind == "openai":
-        from stillweb.harness.agents.openai import OpenAIAgent
-
-        return OpenAIAgent.from_options({**settings, **options}, str(path))
-    if kind in ("anthropic", "gemini"):
-        return _provider(kind).from_options({**settings, **options}, str(path))
-    if kind == "command":
-        from stillweb.harness.agents.command import CommandAgent
-
-        return CommandAgent.from_options({**settings, **options}, str(path))
+    if isinstance(kind, str) and kind in _OPTIONED:
+        return _made(kind, {**settings, **options}, str(path))
     if isinstance(kind, str) and ":" in kind:
         from stillweb.harness.agents.module import ModuleAgent
 
@@ -208,10 +199,13 @@ def _from_file(path: Path, options: dict[str, Any], allow_unconfined: bool) -> A
     )
 
 
-def _provider(kind: str) -> type[OpenAIAgent]:
-    from stillweb.harness.agents.providers import AnthropicAgent, GeminiAgent
-
-    return AnthropicAgent if kind == "anthropic" else GeminiAgent
+def _made(kind: str, options: dict[str, Any], source: str) -> Agent:
+    """Return one of our agents that are made from options; `source` is named in errors."""
+    module, name, _ = _OPTIONED[kind]
+    made: Agent = getattr(import_module(f"stillweb.harness.agents.{module}"), name).from_options(
+        options, source
+    )
+    return made
 
 
 def import_agent(spec: str, options: Mapping[str, Any]) -> Agent:

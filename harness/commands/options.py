@@ -109,16 +109,42 @@ FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
 FOLDER = LocalPath(exists=True, file_okay=False, path_type=Path)
 
 
+# What runs and open snapshots consist of; a report or a ledger beside it may be written anew.
+_PARTS = frozenset(
+    (
+        "run.json",
+        ".secrets",
+        "tasks.jsonl",
+        "rubrics.json",
+        "certificate.json",
+        "traces",
+        "tape",
+        "uploads",
+        "failed",
+        "interrupted",
+        "datapackage.json",
+        "datapackage-digest.json",
+        "archive",
+        "indexes",
+        "pages",
+    )
+)
+
+
 def _use(path: str | os.PathLike[str], *, written: bool) -> None:
     """Note that the running command reads or writes a path. Raise click's UsageError for a file that it both reads and writes."""
     ctx = click.get_current_context(silent=True)
-    if ctx is None or not os.path.isfile(path):
+    if ctx is None or not os.path.exists(path):
         return
-    uses = ctx.meta.setdefault("stillweb.files", {})
-    if uses.setdefault(os.path.realpath(path), written) != written:
-        raise click.UsageError(
-            f"{os.fspath(path)}: is read by this command, and would be lost; name another file to write", ctx
-        )
+    uses = ctx.meta.setdefault("stillweb.paths", {True: [], False: []})
+    uses[written].append(Path(os.path.realpath(path)))
+    for read in uses[False]:
+        for out in uses[True]:
+            inside = out.is_relative_to(read) and out.relative_to(read).parts[:1]
+            if out.is_file() and (out == read or (inside and inside[0] in _PARTS)):
+                raise click.UsageError(
+                    f"{out}: is read by this command, and would be lost; name another file to write", ctx
+                )
 
 
 def brought_here(snapshots: Iterable[Path | str]) -> tuple[Path | str, ...]:

@@ -27,7 +27,7 @@ from stillweb.harness.commands.options import (
 from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
 from stillweb.harness.console import say, say_failures, status_line, table
 from stillweb.snapshots.contents.failures import failed_line
-from stillweb.snapshots.errors import GateFailed
+from stillweb.snapshots.errors import GateFailed, UsageError
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -403,7 +403,10 @@ def _say_late(out: Path, found: Sequence[Late]) -> None:
 def _wanted(urls: Sequence[str], url_file: Path | None, tasks: Iterable[Task]) -> list[str]:
     found = list(urls)
     if url_file:
-        found += [line for line in read_lines(url_file) if not line.startswith("#")]
+        lines = [line for line in read_lines(url_file) if not line.startswith("#")]
+        if lines and lines[0].startswith("{"):
+            raise UsageError(f"{url_file}: holds JSON, not one URL a line; a task set is recorded by --tasks")
+        found += lines
     if tasks:
         from stillweb.harness.curation.coverage import urls_of
 

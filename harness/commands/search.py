@@ -10,13 +10,13 @@ from stillweb.harness.console import print_json, say_damage, search_index
 
 
 @click.command("search")
-@click.argument("snapshot", type=SNAPSHOT)
+@click.argument("snapshots", type=SNAPSHOT, nargs=-1, required=True)
 @click.argument("query")
 @click.option("-n", "--limit", default=10, show_default=True, type=click.IntRange(1, 100))
 @at_option
 @click.option("--json", "as_json", is_flag=True, help="Print the hits as JSON.")
-def command(at: str, snapshot: Path | str, query: str, limit: int, as_json: bool) -> None:
-    """Search the frozen texts of SNAPSHOT.
+def command(at: str, snapshots: tuple[Path | str, ...], query: str, limit: int, as_json: bool) -> None:
+    """Search the frozen texts of SNAPSHOTS, of which later ones lie over earlier ones.
 
     \b
     stillweb search site.wacz "chinstrap body mass" -n 3
@@ -26,7 +26,7 @@ def command(at: str, snapshot: Path | str, query: str, limit: int, as_json: bool
 
     if not parse_query(query).finds:
         raise click.UsageError(f"{query!r} names no word to look for")
-    with Snapshot.open(snapshot, at=at) as opened:
+    with Snapshot.open(*snapshots, at=at) as opened:
         say_damage(opened)
         hits = search_index(opened).search(query, limit)
     if as_json:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.option("--accept", is_flag=True, help="Write the new texts to a new snapshot; needs -o.")
 @click.option("-o", "--out", type=OUT, help="A directory, or a file ending in .wacz.")
 @click.option("--layer", is_flag=True, help="Write only the new texts, to lie over SNAPSHOT.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
+@click.option(
+    "--parallel", type=click.IntRange(1), help="Pages at once, a process each. [default: one for each core]"
+)
 @engine_option("Extract texts")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
@@ -29,7 +31,7 @@ def command(
     accept: bool,
     out: Path | None,
     layer: bool,
-    workers: int | None,
+    parallel: int | None,
     engine: str,
     as_json: bool,
 ) -> int:
@@ -59,7 +61,7 @@ def command(
 
         late_secrets.refuse(snapshot)  # refuse before the work
     with Snapshot.open(snapshot) as opened, progress("extracting") as advance:
-        found = list(changes(opened, workers=workers, progress=advance, pool=workers_of(engine)))
+        found = list(changes(opened, workers=parallel, progress=advance, pool=workers_of(engine)))
     made = take_over(snapshot, found, out, layer=layer) if accept and out else None
     if as_json:
         print_json({"texts": [one.to_json() for one in found], "id": made})

@@ -12,13 +12,14 @@ from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
     from stillweb.snapshots.operations.leaks import Leak
+    from stillweb.snapshots.operations.verifying import Problem
 
 
 MOST_CUT = 20  # answers whose bodies are incomplete that are named
 
 
 @click.command("verify")
-@click.argument("snapshot", type=SNAPSHOT)
+@click.argument("snapshots", type=SNAPSHOT, nargs=-1, required=True)
 @click.option("--secrets", is_flag=True, help="Also look for keys, tokens, passwords and session cookies.")
 @click.option("--second-reader", is_flag=True, help="Have warcio read every record, too, and compare.")
 @click.option(
@@ -39,14 +40,14 @@ MOST_CUT = 20  # answers whose bodies are incomplete that are named
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def command(
-    snapshot: Path | str,
+    snapshots: tuple[Path | str, ...],
     secrets: bool,
     second_reader: bool,
     signers: tuple[Path, ...],
     authorities: tuple[Path, ...],
     as_json: bool,
 ) -> int:
-    """Re-read every record, digest, offset, index line and listed file of SNAPSHOT.
+    """Re-read every record, digest, offset, index line and listed file of each of SNAPSHOTS.
 
     With --secrets also what still looks like a secret, in archives that others made as in our own; each is told by its
     kind, its place and its first characters.
@@ -57,33 +58,43 @@ def command(
     """
     from stillweb.snapshots.operations.verifying import verify
 
-    with progress("verifying", unit="bytes") as advance:
-        problems = verify(snapshot, progress=advance, second_reader=second_reader)
-    leaks = _leaks(snapshot) if secrets and not problems else []
+    problems: list[Problem] = []
+    leaks: list[Leak] = []
+    foreign = False
+    for snapshot in snapshots:
+        with progress("verifying", unit="bytes") as advance:
+            found = verify(snapshot, progress=advance, second_reader=second_reader)
+        leaked = _leaks(snapshot) if secrets and not found else []
+        if not as_json:
+            _report(snapshot, found, leaked if secrets else None)
+        if (signers or authorities) and not found:
+            from stillweb.snapshots.operations.signatures import certificates_in, check_signer, public_key_in
+
+            roots = [one for path in authorities for one in certificates_in(path.read_text(), str(path))]
+            if why := check_signer(snapshot, [public_key_in(key) for key in signers], roots):
+                say(f"{snapshot}: {why}; --signer and --authority name who may sign")
+                foreign = True
+        problems += found
+        leaks += leaked
     if as_json:
         told = [asdict(problem) for problem in problems]
         print_json({"problems": told, "secrets": [asdict(leak) for leak in leaks]} if secrets else told)
-    else:
-        for problem in problems:
-            click.echo(str(problem))
-        if (signature := _signature(snapshot)) is not None:
-            click.echo(f"{snapshot}: signature: {signature}")
-        for leak in leaks:
-            click.echo(str(leak))
-        if not problems:
-            _tell(snapshot)
-        click.echo(f"{snapshot}: {'sound' if not problems else counted(len(problems), 'problem')}")
-        if secrets and not problems:
-            click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
-    foreign = ""
-    if (signers or authorities) and not problems:
-        from stillweb.snapshots.operations.signatures import certificates_in, check_signer, public_key_in
-
-        roots = [one for path in authorities for one in certificates_in(path.read_text(), str(path))]
-        foreign = check_signer(snapshot, [public_key_in(key) for key in signers], roots)
-        if foreign:
-            say(f"{snapshot}: {foreign}; --signer and --authority name who may sign")
     return 3 if problems else int(bool(leaks or foreign))
+
+
+def _report(snapshot: Path | str, problems: list[Problem], leaks: list[Leak] | None) -> None:
+    """Print what was found in a snapshot; `leaks` is None if secrets were not looked for."""
+    for problem in problems:
+        click.echo(str(problem))
+    if (signature := _signature(snapshot)) is not None:
+        click.echo(f"{snapshot}: signature: {signature}")
+    for leak in leaks or ():
+        click.echo(str(leak))
+    if not problems:
+        _tell(snapshot)
+    click.echo(f"{snapshot}: {'sound' if not problems else counted(len(problems), 'problem')}")
+    if leaks is not None and not problems:
+        click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
 
 
 def _tell(path: Path | str) -> None:

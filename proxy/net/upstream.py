@@ -12,6 +12,7 @@ from urllib.request import getproxies_environment
 
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
+NONE_THERE = "no upstream proxy at "  # begins the reason of what failed before it reached the proxy
 SCHEMES = ("http", "socks4", "socks5", "socks5h")
 CONNECT_SECONDS = 30.0
 _PLACE = re.compile(r"(?:\[(?P<ip6>.+)\]|(?P<name>[^:]+|[^:]*:.*:[^:]*))(?::(?P<port>\d+))?")
@@ -78,19 +79,29 @@ class UpstreamProxy:
     async def tunnel(self, url: str, host: str, port: int) -> socket.socket:
         """Connect to a host through the proxy at `url`, or raise UpstreamError."""
         try:
-            from python_socks import ProxyError
+            from python_socks import ProxyConnectionError, ProxyError
             from python_socks.async_.asyncio import Proxy
         except ImportError:
             raise MissingCapability(
                 "an upstream proxy needs python-socks: pip install 'stillweb[record]'"
             ) from None
-        shown = urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl()
+        shown = _shown(url)
         rdns = None if shown.startswith("http") else not shown.startswith("socks5:")
         proxy = Proxy.from_url(url.replace("socks5h:", "socks5:", 1), rdns=rdns)
         try:
             return await proxy.connect(host, port, timeout=CONNECT_SECONDS)
+        except ProxyConnectionError as error:
+            raise UpstreamError(f"{NONE_THERE}{shown}: {error}") from None
         except (ProxyError, OSError) as error:
             raise UpstreamError(f"upstream proxy {shown}: {str(error) or type(error).__name__}") from None
+
+    def none_there(self, error: OSError) -> UpstreamError:
+        """Return the error of a plain request for which the proxy could not be connected to."""
+        return UpstreamError(f"{NONE_THERE}{_shown(self._proxy('http') or '')}: {error}")
+
+
+def _shown(url: str) -> str:
+    return urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl()
 
 
 def _takes_whole(proxy: SplitResult) -> bool:

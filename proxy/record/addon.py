@@ -21,7 +21,7 @@ from OpenSSL import SSL
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, public, session_name
 from stillweb.proxy.net.own_pages import page_fields, refused
 from stillweb.proxy.net.stream_idle import Said
-from stillweb.proxy.net.upstream import scheme_asked
+from stillweb.proxy.net.upstream import NONE_THERE, scheme_asked
 from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, EventSpool, Spool
 from stillweb.proxy.record.flows import (
     WANTS_CERTIFICATE,
@@ -139,7 +139,7 @@ class RecordingAddon:
             self._failed(f"https://{place}/", reason)
             left = client_left(flow, reason)
             seconds = waited(flow) if left else 0
-            if not left or seconds:
+            if seconds or not (left or reason.startswith(NONE_THERE)):
                 session = self.session_of(flow.client_conn.id)
                 self._archive.put(self._unanswered.tunnel(flow, session, reason, seconds))
 
@@ -453,7 +453,7 @@ class RecordingAddon:
     ) -> None:
         """End an exchange without an answer; `failed` is the flow of a request that the origin left without one."""
         left = waited(failed) if failed is not None and by_client else 0
-        if failed is not None and not reason.startswith(REFUSED) and (left or not by_client):
+        if failed is not None and not reason.startswith((REFUSED, NONE_THERE)) and (left or not by_client):
             self._archive.put(self._unanswered.request(draft, failed, reason, left))
         else:
             draft.discard()

@@ -501,7 +501,8 @@ def new_loop(
             target = places.get(f"{name}:{port}") or places.get(name)
             if target is not None:
                 host, port = target
-            if upstream and target is None and host and port and not upstream.is_proxy(name, port):
+            to_proxy = upstream and target is None and host and port and upstream.is_proxy(name, port)
+            if upstream and target is None and host and port and not to_proxy:
                 by = upstream.address(scheme_asked.get(), host, port)
                 if by is not None:
                     asked = host if private else (await _public_addresses(self, name, port))[0]
@@ -513,7 +514,12 @@ def new_loop(
             for place in hosts[:-1]:
                 with contextlib.suppress(OSError):  # the next one may answer
                     return await self._connect(protocol_factory, place, port, **options)
-            return await self._connect(protocol_factory, hosts[-1], port, **options)
+            try:
+                return await self._connect(protocol_factory, hosts[-1], port, **options)
+            except OSError as error:
+                if upstream and to_proxy:
+                    raise upstream.none_there(error) from None
+                raise
 
         async def _connect(self, protocol_factory: Any, *place: Any, **options: Any) -> Any:
             transport: Any

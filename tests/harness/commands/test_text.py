@@ -28,7 +28,7 @@ def test_an_upgrade_is_shown_page_by_page_and_ends_with_1(
 ) -> None:
     path = site(tmp_path / "site")
     before = path.read_bytes()
-    code, out = call(capsys, "text", path, "--upgrade", "--workers", "1")
+    code, out = call(capsys, "text", path, "--upgrade", "--parallel", "1")
     assert code == 1
     assert out.startswith(f"changed {SITE}/old  +1 -2 lines\n    --- ancient/0.1\n")
     assert out.endswith("1 changed, 0 added, 0 would be lost and stay, 1 only made by another version\n")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stillweb import seal
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.writer import Writer
 from tests.harness.commands.calling import call
@@ -53,3 +54,15 @@ def test_damage_comes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     data[len(data) // 2] ^= 0xFF
     archive.write_bytes(data)
     assert call(capsys, "verify", path, "--secrets")[0] == 3
+
+
+def test_several_snapshots_are_read_as_replay_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = make(tmp_path / "one", "<p>penguins</p>"), make(tmp_path / "two", f"<p>walruses {JWT}</p>")
+    code, out = call(capsys, "verify", one, two, "--secrets")
+    assert (code, out.splitlines()[:2]) == (1, [f"{one}: sound", f"{one}: no secrets"])
+    assert out.endswith(f"{two}: sound\n{two}: 1 secret\n")
+    one, two = (seal(make(tmp_path / word, f"<p>{word}</p>")).path for word in ("penguins", "walruses"))
+    assert PAGE in call(capsys, "search", one, two, "walruses")[1]
+    assert call(capsys, "search", one, two, "penguins")[1] == "nothing found\n"  # lies under another answer

@@ -11,6 +11,7 @@ import pytest
 from stillweb.snapshots.wacz import seal
 from tests.harness.small_site import make, run_words
 from tests.support.command_line import stillweb
+from tests.support.runs import make_run
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
 
@@ -61,6 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["diff", "SITE", "SITE", "--tasks", "EMPTY"], 2, "empty.jsonl: holds no tasks"),
         (["coverage", "SITE", "--tasks", ""], 2, "no task set is named"),
         (["verify", ""], 2, "path of the snapshot is empty"),
+        (["record", "--urls", "TASKS", "-o", "s"], 2, "one URL a line; a task set is recorded by --tasks"),
         (
             ["replay", "SITE", "--ledger", "no/such", "--", "true"],
             2,
@@ -72,7 +74,9 @@ def test_words_in_a_wrong_place_are_told(
     site: Path, tmp_path: Path, words: list[str], code: int, says: str
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
-    given = {"SITE": str(site), "EMPTY": "empty.jsonl"}
+    tasks = tmp_path.parent / f"{tmp_path.name}.jsonl"
+    tasks.write_text('{"question": "?", "answer": "a"}\n')
+    given = {"SITE": str(site), "EMPTY": "empty.jsonl", "TASKS": str(tasks)}
     done = stillweb(*[given.get(word, word) for word in words], cwd=tmp_path)
     assert done.code == code
     assert says in done.err
@@ -93,6 +97,17 @@ def test_a_command_does_not_write_over_what_it_reads(site: Path, tmp_path: Path,
     done = stillweb(*[{"SITE": "copy.wacz"}.get(word, word) for word in words], cwd=tmp_path)
     assert (done.code, "copy.wacz: is read by this command" in done.err) == (2, True)
     assert (tmp_path / "copy.wacz").read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["run.json", "traces/right.1.jsonl"])
+def test_a_report_does_not_take_the_place_of_a_file_of_the_run(tmp_path: Path, name: str) -> None:
+    run = make_run(tmp_path, ["right"]).path
+    before = (run / name).read_bytes()
+    done = stillweb("report", run, "-o", run / name)
+    assert (done.code, f"{name}: is read by this command" in done.err) == (2, True)
+    assert (run / name).read_bytes() == before
+    for _ in range(2):
+        assert stillweb("report", run).code == 0
 
 
 def test_a_path_that_the_locale_lacks_is_named(site: Path, tmp_path: Path) -> None:

@@ -289,9 +289,19 @@ def test_a_password_of_the_proxy_is_in_no_message_and_no_record(tmp_path: Path) 
         with recording(tmp_path, upstream=url) as (recorder, client):
             assert client.get("http://only-there.test/").status_code == 502
         [(_, reason)] = recorder.failures
-    assert f"upstream proxy http://127.0.0.1:{port}" in reason
+    assert f"no upstream proxy at http://127.0.0.1:{port}: " in reason
     stored = b"".join(path.read_bytes() for path in (tmp_path / "snap").rglob("*") if path.is_file())
     assert b"not-for-anyone" not in stored + reason.encode()
+
+
+@pytest.mark.parametrize("url", ["http://only-there.test/", "https://only-there.test/"])
+def test_that_the_proxy_is_not_there_is_no_failure_of_the_origin(tmp_path: Path, url: str) -> None:
+    with closed_port() as port, recording(tmp_path, upstream=f"127.0.0.1:{port}") as (recorder, client):
+        with contextlib.suppress(httpx.ProxyError):
+            assert client.get(url).status_code == 502
+        assert f"no upstream proxy at http://127.0.0.1:{port}: " in recorder.failures[0][1]
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        assert snapshot.lookup(url).verdict == "miss"
 
 
 @pytest.fixture(scope="module")

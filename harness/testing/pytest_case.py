@@ -23,6 +23,7 @@ from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.evidence.confidence import SERVED, read_confidence
 from stillweb.snapshots.identity.accepting import check_accept
+from stillweb.snapshots.identity.irrelevant import errand
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.words import counted
 
@@ -422,7 +423,10 @@ def _direct(allowed: set[str]) -> str:
 
 
 class _Refusing:
-    """Proxy on loopback that reads each request line, reports it to `blocked`, and closes the connection."""
+    """Proxy on loopback that reads each request line, reports it to `blocked`, and closes the connection.
+
+    What a browser asks for itself is refused, and not reported: a page has no part in it.
+    """
 
     def __init__(self, blocked: Blocked) -> None:
         self._blocked = blocked
@@ -464,5 +468,7 @@ class _Refusing:
                     break
                 head += piece
             asked = head.partition(b"\n")[0].decode("latin-1").rsplit(" ", 1)[0].strip()
-            if asked:
-                self._blocked.tried(f"asking for {asked.removeprefix('CONNECT ')}")
+            tunnel = asked.startswith("CONNECT ")
+            place = asked.removeprefix("CONNECT ") if tunnel else asked.rpartition(" ")[2]
+            if asked and not errand(f"https://{place}/" if tunnel else place):
+                self._blocked.tried(f"asking for {place if tunnel else asked}")

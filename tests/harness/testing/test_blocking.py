@@ -173,6 +173,15 @@ def test_a_program_is_refused_and_told_of():
     assert set(threading.enumerate()) <= threads
 
 
+@pytest.mark.parametrize(
+    "url", ["http://update.googleapis.com/service/update2/json", "https://accounts.google.com/"]
+)
+def test_a_browsers_own_errands_are_refused_and_fail_no_test(url):
+    with Blocked() as blocked, guarded(blocked):
+        assert program(url) != 0
+    assert blocked.attempts == []
+
+
 def test_a_proxy_of_the_users_comes_back(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     with Blocked() as blocked, guarded(blocked):

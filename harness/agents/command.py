@@ -265,10 +265,12 @@ class CommandAgent:
         talk: Callable[[asyncio.SubprocessTransport], Awaitable[None]],
         attempt: Attempt,
         *given: int,
+        within: float | None = None,
     ) -> tuple[bytes, bytes, int]:
         """Run a program to its end and return its output, errors and exit code.
 
-        `talk` is awaited once it has started; the program inherits the file descriptors `given`.
+        `talk` is awaited once it has started; the program inherits the file descriptors `given`. It is ended if it has not
+        ended `within` so many seconds after the talk: it may be stopped, or have become another program.
         """
         with start.prepared() as prepared:
             transport, program = await _spawn(prepared, *given)
@@ -276,18 +278,21 @@ class CommandAgent:
         reports = asyncio.ensure_future(_follow(channel, start.ports, program))
         try:
             await talk(transport)
-            await program.done.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(program.done.wait(), within)
             if reports.done():
                 reports.result()
             channel.check(self._program)
             attempt.confinement = {name: channel.report.get(name, []) for name in ("held", "missing")}
             # its children may still write its output (`> >(tee log)`), or be servers that never end
-            _, left = await asyncio.wait([program.closed], timeout=0 if program.too_much else LEFT_SECONDS)
+            ended = program.done.is_set()
+            wait = LEFT_SECONDS if ended and not program.too_much else 0
+            _, left = await asyncio.wait([program.closed], timeout=wait)
             if program.too_much:
                 raise UsageError(
                     f"{self._program} wrote more than {MOST_OUTPUT >> 20} MB, which is no answer"
                 )
-            if left:
+            if left and ended:
                 attempt.trace.write("evidence", kind="note", text=LEFT)
         finally:
             await _end(transport, program)  # its children end with it in any case

@@ -48,8 +48,9 @@ from stillweb.snapshots.errors import MissingCapability, UsageError
 
 MOST_LINE = 64 << 20  # bytes of one message
 _MOST_CALLS = 1 << 30
+_MOST_SAID = 256 << 20  # bytes of an attempt's notes and of its tool calls' arguments, which its trace holds
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
-GRACE = 5.0  # seconds after its time in which an agent may still tell how its attempt ended
+GRACE = 5.0  # seconds after its time in which an agent may tell how its attempt ended, and after that in which its process may end
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
 _METHODS = {"chat", "respond", "messages", "generate"}  # of model clients, by which they are asked
@@ -208,7 +209,7 @@ class ModuleAgent(CommandAgent):
                 theirs.close()
                 await served.serve(ours)
 
-            _, errors, code = await self._confined(start, talk, attempt, theirs.fileno())
+            _, errors, code = await self._confined(start, talk, attempt, theirs.fileno(), within=GRACE)
         if served.played is None:
             tail = without_places(errors.decode("utf-8", "replace").strip())[-_MOST_ERRORS:]
             raise UsageError(f"{self.spec}: its process ended with code {code}: {tail or 'no message'}")
@@ -231,6 +232,8 @@ class _Served:
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._under_way: dict[int, str] = {}  # kinds of the calls under way, by number
         self._standing = Standing()
+        self._said = 0  # bytes of notes and of tool calls' arguments
+        self._own = len(attempt.trace.events)  # events that were written here before the agent began
         self._writer: asyncio.StreamWriter
 
     async def serve(self, connection: socket.socket) -> None:
@@ -246,6 +249,10 @@ class _Served:
                 while self.played is None and (line := await reader.readline()):
                     message = json.loads(line)
                     kind = message["kind"]
+                    if kind == "tool" or message.get("event") == "evidence":
+                        self._said += len(line)
+                    if self._said > _MOST_SAID:
+                        raise ValueError(f"more than {_MOST_SAID >> 20} MB of notes and arguments")
                     if (kind == "begun") == begun and kind != "played":
                         raise ValueError(f"{kind!r} {'after' if begun else 'before'} the beginning")
                     if begun or kind == "played":
@@ -253,6 +260,9 @@ class _Served:
                     else:
                         begun = True
                         timer.reschedule(None if seconds is None else loop.time() + seconds + GRACE)
+                    # one that reads no answers is asked for no more, and each request begins before the next is read
+                    await writer.drain()
+                    await asyncio.sleep(0)
         except TimeoutError:
             limit = attempt.limits.seconds or 0
             self.played = (None, "seconds", f"the limit of {limit:g} seconds is used up")
@@ -268,7 +278,8 @@ class _Served:
             writer.close()
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        self._writer.write(json.dumps(message, default=_plain).encode() + b"\n")
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(message, default=_plain).encode() + b"\n")
 
     def _order(self) -> dict[str, Any]:
         attempt = self.attempt
@@ -408,12 +419,11 @@ class _Served:
             taking.take()
 
     def _rearrange(self, events: list[Event]) -> None:
-        """Put the events in another order. Raise ValueError if they are others."""
-        trace, standing = self.attempt.trace, Standing()
-        kinds = ("tool_call", "model")
+        """Put the process's events in another order. Raise ValueError if they are others."""
+        trace, standing, own = self.attempt.trace, Standing(), self._own
         before, after = (
-            Counter(_key(event["event"], event) for event in some if event["event"] in kinds)
-            for some in (trace.events, events)
+            Counter(_key(event["event"], event) for event in some if event["event"] != "state")
+            for some in (trace.events[own:], events)
         )
         states = [
             {"after": event["n"], **changed}
@@ -425,12 +435,18 @@ class _Served:
             for event in events
             if event["event"] == "state"
         ]
-        others = (e for e in events if e["event"] not in (*kinds, "state"))
         numbers = [event["n"] for event in events]
-        same = before == after and canonical(states) == canonical(told) and all(map(_is_note, others))
-        if not same or numbers != list(range(1, len(events) + 1)):
+        if (
+            before != after
+            or canonical(states) != canonical(told)
+            or numbers != list(range(1, len(events) + 1))
+        ):
             raise ValueError("other events in another order")
-        trace.rearrange(events)
+        moved = [
+            {**event, **{name: event[name] + own for name in ("n", "after") if name in event}}
+            for event in events
+        ]
+        trace.rearrange(trace.events[:own] + moved)
 
 
 def _is_note(event: Event) -> bool:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from stillweb.harness.agents import module
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
-from stillweb.harness.task import Task
+from stillweb.harness.task import Limits, Task
 from stillweb.harness.trace import read_trace
 from tests.support.isolating import needs_confinement
 from tests.support.runs import SHELF
@@ -44,6 +45,9 @@ class Forger:
 SCORE = {"scorer": "exact", "metrics": {"exact": 1.0}, "answer": "42"}
 
 
+MOST = 100_000  # bytes of notes and arguments
+
+
 def said(**message: Any) -> bytes:
     return json.dumps(message).encode()
 
@@ -59,6 +63,7 @@ MESSAGES = {
     "a score under the name of a note": said(kind="write", event="evidence", members={"kind": "note", "event": "score", **SCORE}),
     "a call that was not made": said(kind="write", event="tool_call", members={"name": "fetch", "arguments": {}}),
     "a score among events in another order": said(kind="rearranged", events=[{"event": "score", "n": 1, **SCORE}]),
+    "a note among them": said(kind="rearranged", events=[{"event": "evidence", "n": 1, "kind": "note", "text": "x"}]),
     "an answer among them": said(kind="rearranged", events=[{"event": "answer", "n": 1, "text": "42", "error": None}]),
     "other numbers": said(kind="rearranged", events=[{"event": "evidence", "n": 7, "kind": "note", "text": "x"}]),
     "an end that is none": said(kind="played", played=["42", "won", None], given_up=0),
@@ -67,16 +72,18 @@ MESSAGES = {
     "what the machine lacks": said(kind="played", lacking="no disk", played=["42", "answered", None], given_up=0),
     "nothing but that": said(kind="played", lacking="no disk", played=None, given_up=0),
     "more time": said(kind="begun"),
+    "notes without an end": b"\n".join([said(kind="write", event="evidence", members={"kind": "note", "text": "x" * MOST})] * 2),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def forged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
     data = {name: message + b"\n" for name, message in MESSAGES.items()}
-    with run(
-        tmp_path_factory.mktemp("forged"), f"DATA = {data!r}\n{FORGER}", "forger:Forger", MESSAGES
-    ) as files:
-        yield files
+    folder, code = tmp_path_factory.mktemp("forged"), f"DATA = {data!r}\n{FORGER}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_SAID", MOST)
+        with run(folder, code, "forger:Forger", MESSAGES) as files:
+            yield files
 
 
 @pytest.mark.slow
@@ -131,15 +138,55 @@ def test_a_claim_ends_the_attempt_and_no_other(name: str, claimed: RunFiles) -> 
     assert CLAIMS[name][1] in str(answer["error"])
 
 
+ENDLESS = """
+import os, signal
+async def stay(attempt):
+    if attempt.task.id == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if attempt.task.id == "another program":
+        os.execv("/bin/sleep", ["sleep", "1000"])
+    return "42"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.own_process
+def test_a_process_that_never_ends_costs_its_own_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GRACE", 1.0)
+    with run(
+        tmp_path, ENDLESS, "endless:stay", ["stopped", "another program"], limits=Limits(seconds=2)
+    ) as files:
+        stopped = read_trace(files.trace_path("stopped", 1)).last("answer") or {}
+        assert stopped["end"] == "seconds"
+
+
+@pytest.mark.slow
+def test_a_note_of_ours_stays_among_events_in_another_order(tmp_path: Path) -> None:
+    """An agent that asks hosts directly is told of in its trace; two calls at once put that into another order."""
+    code = (
+        "import asyncio\nasync def ask(attempt):\n"
+        "    pages = [f'https://shelf.example/list?year=2012&page={n}' for n in (1, 2)]\n"
+        "    await asyncio.gather(*(attempt.call('fetch', {'url': url}) for url in pages))\n    return '42'\n"
+    )
+    options = {"direct": ["127.0.0.1:9"]}
+    with run(tmp_path, code, "pair:ask", ["one"], agent_options=options) as files:
+        note, *calls = read_trace(files.trace_path("one", 1)).events
+        assert "asked directly" in note["text"]
+        assert [event["event"] for event in calls].count("tool_call") == 2
+
+
 @contextmanager
-def run(folder: Path, code: str, agent: str, names: Iterable[str]) -> Iterator[RunFiles]:
+def run(folder: Path, code: str, agent: str, names: Iterable[str], **more: Any) -> Iterator[RunFiles]:
     """Run an agent on tasks of these names and one more, whose attempt must be scored, and the whole run be readable."""
     (folder / f"{agent.partition(':')[0]}.py").write_text(code)
-    settings = Settings(agent=agent, contracts=(SHELF,), directory=str(folder))
+    settings = Settings(agent=agent, contracts=(SHELF,), directory=str(folder), **more)
     tasks = [Task(name, "?", reference=["42"], scorer="exact") for name in (*names, "other")]
     files = start_run(folder / "run", settings, tasks)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         run_attempts(files.path, display=SilentDisplay())
-        assert summarise(files.path).statuses["scored"] == 1
+        assert read_trace(files.trace_path("other", 1)).of("score")[0]["metrics"] == {"exact": 1}
+        summarise(files.path)
         yield files

@@ -203,17 +203,23 @@ def profile_of(snapshot: Snapshot | None) -> Profile:
     return complete(Profile(clock=iso_date(first)) if first is not None else Profile())
 
 
+# Of xdg-utils; Chromium on Linux hands addresses and files to them
+DESKTOP_PROGRAMS = (
+    *("xdg-desktop-icon", "xdg-desktop-menu", "xdg-email", "xdg-icon-resource", "xdg-mime"),
+    *("xdg-open", "xdg-screensaver", "xdg-settings", "xdg-terminal"),
+)
+
+
 def environment(folder: Path) -> dict[str, str | float | bool]:
     """Return the environment of a browser that starts no other program for an address, such as `mailto:`.
 
-    Chromium on Linux hands such addresses to the programs of xdg-utils, for some of them without asking. In `folder`,
-    the first of its PATH, a program that does nothing stands for each of these.
+    In `folder`, the first of its PATH, a program that does nothing stands for each that Chromium would start,
+    for some addresses without asking.
     """
-    path = os.environ.get("PATH", os.defpath)
     nothing = shutil.which("false") or "/bin/false"
-    for name in {found.name for place in path.split(os.pathsep) for found in Path(place).glob("xdg-*")}:
+    for name in DESKTOP_PROGRAMS:
         (folder / name).symlink_to(nothing)
-    return {**os.environ, "PATH": f"{folder}{os.pathsep}{path}"}
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 
 def spki_hash(certificate: bytes) -> str:

@@ -12,7 +12,7 @@ from stillweb.harness.task import Task
 from stillweb.proxy.browser.page_checks import examine
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
-from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.snapshot import Hit, Snapshot
 from stillweb.snapshots.text import html_text
 from stillweb.snapshots.text.text import READ, unpacked
 from stillweb.snapshots.view import id_in
@@ -220,9 +220,8 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
     if capture.status >= 400:
         notes.append(f"recorded with status {capture.status}")
     if found.confidence is not None and found.confidence.presumed:
-        notes.append(
-            f"presumed ({found.confidence.value:.2f}): what an agent does before (a login, a filter) may change it"
-        )
+        why = max((store.snapshot.lookup(one.url) for one in found.chain), key=_doubt).grounds
+        notes.append(f"presumed ({found.confidence.value:.2f}): {(why[1:] or why)[0]}")  # `lookup` tells all
     if fragment:
         notes.append("no view of this fragment; the page itself is recorded")
     notes += _wall(store, capture, found.url if found.url != page else "")
@@ -235,6 +234,10 @@ def _url(url: str, store: Any, starts: set[str]) -> Need:
             if not text.markdown.strip():
                 notes.append("its text is empty")
     return Need("", kind, url, str(found.verdict), tuple(notes))
+
+
+def _doubt(hit: Hit) -> float:
+    return 0.0 if hit.confidence is None else 1 - hit.confidence
 
 
 def _wall(store: Any, capture: Capture, ended: str) -> list[str]:

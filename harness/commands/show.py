@@ -118,7 +118,8 @@ def _spread(attempts: Sequence[tuple[Task, float | None]]) -> tuple[float | None
     if len(off) < 2:
         return stdev(values), None
     squares = math.fsum(math.fsum(own) ** 2 for own in off.values())
-    return stdev(values), math.sqrt(squares * len(off) / (len(off) - 1)) / len(values)
+    error = math.sqrt(squares * len(off) / (len(off) - 1)) / len(values)
+    return stdev(values), round(error, 12)  # clusters with one mean leave sums of 1e-16 instead of 0
 
 
 def _number(value: float | None) -> str:

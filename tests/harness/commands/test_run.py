@@ -280,3 +280,11 @@ def test_forms_of_one_base_task_count_once_in_the_standard_error(
     assert code == 0
     # sums of the deviations of each base from the mean of 0.5: 1, -1 and 0; sqrt((1 + 1 + 0) * 3 / 2) / 6
     assert re.search(r"standard error +0\.289", out)
+
+
+def test_base_tasks_with_one_mean_have_no_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [RIGHT | {"id": f"t{n}", "base": "ab"[n % 2], "answer": "xyy"[n // 2]} for n in range(6)]
+    _, out = call(capsys, *command(tmp_path, *map(json.dumps, records), answer="x"))
+    assert re.search(r"standard error +0\.000$", out, re.MULTILINE)

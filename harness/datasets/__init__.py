@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stillweb.harness.benchmark import benchmarks
-from stillweb.harness.datasets.records import Record, RecordError, read_records
+from stillweb.harness.datasets.records import Record, RecordError, folders_not_read, read_records
 from stillweb.harness.task import Problem, Task, TaskSet
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.words import counted
@@ -69,6 +69,11 @@ def load_tasks(source: str | Path, *, kind: str | None = None, split: str | None
         Problem(file, 0, name, f"unknown field, read by nothing ({counted(count, 'record')})")
         for (file, name), count in sorted(unread.items())
     ]
+    if split is None and not str(source).startswith("hub:") and Path(source).is_dir():
+        notices += [
+            Problem(str(Path(source, name)), 0, "", "a folder beside files that are read; name it to read it")
+            for name in folders_not_read(Path(source))
+        ]
     return TaskSet(str(source), tuple(tasks), tuple(problems), tuple(notices))
 
 

@@ -148,6 +148,14 @@ def _files(folder: Path, split: str | None) -> list[Path]:
     )
 
 
+def folders_not_read(folder: Path) -> list[str]:
+    """Return the folders in a folder with JSON files that are not read, as it has files of its own."""
+    if all(file.parent != folder for file in _files(folder, None)):
+        return []
+    below = (file.relative_to(folder) for file in folder.glob("*/**/*") if file.suffix in (*_LINES, ".json"))
+    return sorted({file.parts[0] for file in below if not file.parts[0].startswith(".")})
+
+
 def _split_of(file: Path) -> str:
     """Return the split of a file: goal of goal_hf.jsonl, test of test-00000-of-00002.parquet."""
     return re.sub(r"_hf$|-\d{5}-of-\d{5}$", "", file.stem)

@@ -57,6 +57,17 @@ def test_sgr_split_and_json_strings_are_the_same_task(tmp_path: Path) -> None:
     assert "lakes.test" not in task.question
 
 
+def test_a_folder_beside_the_files_of_a_set_is_told_as_not_read(tmp_path: Path) -> None:
+    """The Chinese forms of SGR-Bench lie beside the split files, which are read alone."""
+    write(tmp_path / "goal.jsonl", [sgr("lake_001-g")])
+    write(tmp_path / "data_zh" / "goal" / "lake_001-g.json", [sgr("lake_001-g", instruction="列出")])
+    loaded = load_tasks(tmp_path)
+    assert len(loaded) == 1
+    place = tmp_path / "data_zh"
+    assert f"not read: {place}: a folder beside files that are read; name it to read it" in loaded.remarks
+    assert load_tasks(place).remarks == []
+
+
 def test_sgr_folder_of_per_task_files_in_two_languages(tmp_path: Path) -> None:
     for language in ("en", "zh"):
         for split, name in (("goal", "lake_001-g"), ("constraint", "lake_001")):

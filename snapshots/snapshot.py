@@ -524,7 +524,7 @@ class Snapshot:
         self.must_be_open()
         if isinstance(request, str) and id_in(request) is not None:
             raise UsageError(f"{request}: a view is no request; read it by Snapshot.view or stillweb.fetch")
-        asked = Request.of(request)
+        asked = Request.of(request).remembering()
         matcher = self.matcher()
         return Hit(self, matcher.lookup(asked, matcher.session(), accept=accept))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
@@ -92,5 +93,7 @@ class Group:
         """Return what `compute` makes of a capture's request, computed once for a name."""
         found: T | None = self._derived.get((capture.place, name))
         if found is None:
-            found = self._derived[capture.place, name] = compute(self.request(capture))
+            # of a copy, which is dropped: a large body is parsed once, and takes no memory afterwards
+            request = replace(self.request(capture)).remembering()
+            found = self._derived[capture.place, name] = compute(request)
         return found

@@ -86,7 +86,12 @@ class Field:
     beside: tuple[Pattern, ...] = ()
 
     def matches(self, name: str, value: str) -> bool:
-        return self.name.fullmatch(name) is not None and self.fits(value)
+        # the value's pattern first: of values with a common name, most fail at their first character
+        return (
+            (self.value is None or self.value.fullmatch(value) is not None)
+            and self.name.fullmatch(name) is not None
+            and (not self.drawn or drawn(value))
+        )
 
     def fits(self, value: str) -> bool:
         if self.value and self.value.fullmatch(value) is None:
@@ -102,7 +107,8 @@ class Field:
 
     def among(self, names: Collection[str]) -> bool:
         """Return True if the names hold all that must stand beside the field."""
-        return all(next(_matching(pattern, names), None) is not None for pattern in self.beside)
+        named = names if isinstance(names, Names) else Names(names)
+        return all(next(_matching(pattern, named), None) is not None for pattern in self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,17 +332,17 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
     return replace(parsed, **changes) if changes else parsed
 
 
-def _names_in_query(parsed: Parsed) -> tuple[str, ...]:
-    return tuple(_text(pair.partition("=")[0]) for pair in parsed.query or ())
+def _names_in_query(parsed: Parsed) -> Names:
+    return Names(_text(pair.partition("=")[0]) for pair in parsed.query or ())
 
 
-def _names_in_body(parsed: Parsed) -> tuple[str, ...]:
+def _names_in_body(parsed: Parsed) -> Names:
     """Return the names of fields or parts in their order, or each name in JSON once."""
     body = _as_form(as_json(parsed.body))
     if body.kind == FORM:
-        return tuple(_text(pair.name) for pair in body.value)
+        return Names(_text(pair.name) for pair in body.value)
     if body.kind == MULTIPART:
-        return tuple(part.name for part in body.value)
+        return Names(part.name for part in body.value)
     left, names = [body.value], dict[str, None]()
     for value in left:
         if isinstance(value, dict):
@@ -344,7 +350,7 @@ def _names_in_body(parsed: Parsed) -> tuple[str, ...]:
             value = value.values()
         if not isinstance(value, str):
             left += (item for item in value if isinstance(item, (dict, list)))
-    return tuple(names)
+    return Names(names)
 
 
 def as_json(body: Body) -> Body:
@@ -393,23 +399,33 @@ def _judge(name: str, value: str, drop: list[Field], blank: list[Field]) -> str 
     return next((item.blanked(value) for item in blank if item.matches(name, value)), value)
 
 
-def _concerned(fields: Iterable[list[Field]], names: Collection[str]) -> set[str]:
-    """Return names among which are all that match a field; none if none does."""
-    each = set(names)
-    return {name for item in chain.from_iterable(fields) for name in _matching(item.name, each)}
-
-
-def _matching(pattern: Pattern, names: Iterable[str]) -> Iterator[str]:
-    """Yield names among which are all that a pattern matches in full; none if it matches none.
+class Names(tuple[str, ...]):
+    """Names of values in a request, and `pieces` of them without repetition: names, the short ones as lines, the long ones.
 
     One search is for many names, so that many take little: no other thread of the interpreter runs during a search.
     """
-    line, left = _line(pattern.compiled.pattern), iter(names)
-    while some := list(islice(left, 1000)):
-        if line is not None and line.search("\n".join(name for name in some if len(name) <= SHORT)) is None:
-            some = [name for name in some if len(name) > SHORT]
-        if any(map(pattern.fullmatch, some)):
-            yield from some
+
+    @cached_property
+    def pieces(self) -> list[tuple[list[str], str, list[str]]]:
+        left, found = iter(dict.fromkeys(self)), []
+        while some := list(islice(left, 1000)):
+            short = "\n".join([name for name in some if len(name) <= SHORT])
+            found.append((some, short, [name for name in some if len(name) > SHORT]))
+        return found
+
+
+def _concerned(fields: Iterable[list[Field]], names: Names) -> set[str]:
+    """Return names among which are all that match a field; none if none does."""
+    return {name for item in chain.from_iterable(fields) for name in _matching(item.name, names)}
+
+
+def _matching(pattern: Pattern, names: Names) -> Iterator[str]:
+    """Yield names among which are all that a pattern matches in full; none if it matches none."""
+    line = _line(pattern.compiled.pattern)
+    for some, short, long in names.pieces:
+        left = long if line is not None and line.search(short) is None else some
+        if any(map(pattern.fullmatch, left)):
+            yield from left
 
 
 # A class of all but some characters, an escape that may be a line break, the flag "dot matches all"
@@ -429,9 +445,7 @@ def _found(fields: list[Field], names: Collection[str]) -> list[Field]:
     return [field for field in fields if not field.beside or field.among(names)]
 
 
-def _edit_pairs(
-    pairs: tuple[str, ...], names: tuple[str, ...], drop: list[Field], blank: list[Field]
-) -> Iterable[str]:
+def _edit_pairs(pairs: tuple[str, ...], names: Names, drop: list[Field], blank: list[Field]) -> Iterable[str]:
     drop, blank = _found(drop, names), _found(blank, names)
     named = _concerned((drop, blank), names)
     for pair, said in zip(pairs, names, strict=True):
@@ -477,7 +491,7 @@ def _edit_segments(url: str, blank: list[Field]) -> str:
 
 
 def _edit_form(
-    pairs: tuple[Pair, ...], names: tuple[str, ...], drop: list[Field], blank: list[Field]
+    pairs: tuple[Pair, ...], names: Names, drop: list[Field], blank: list[Field]
 ) -> tuple[Pair, ...]:
     out = []
     drop, blank = _found(drop, names), _found(blank, names)
@@ -491,7 +505,7 @@ def _edit_form(
 
 
 def _edit_parts(
-    parts: tuple[Part, ...], names: tuple[str, ...], drop: list[Field], blank: list[Field]
+    parts: tuple[Part, ...], names: Names, drop: list[Field], blank: list[Field]
 ) -> tuple[Part, ...]:
     out = []
     drop, blank = _found(drop, names), _found(blank, names)
@@ -512,14 +526,14 @@ def _told_names(value: Mapping[str, Any]) -> Collection[str]:
     return [*value, f"type={kind}"] if isinstance(kind, str) else value
 
 
-def _edit_json(value: Any, names: tuple[str, ...], drop: list[Field], blank: list[Field]) -> Any:
+def _edit_json(value: Any, names: Names, drop: list[Field], blank: list[Field]) -> Any:
     return _edited(value, drop, blank, {})
 
 
 Found = tuple[list[Field], list[Field], set[str]]
 
 
-def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[tuple[str, ...], Found]) -> Any:
+def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[Names, Found]) -> Any:
     """Return a value without what the fields name; the same object where they name nothing.
 
     `known` has the fields and names found in objects of the same names: lists hold many alike.
@@ -530,11 +544,11 @@ def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[tuple
         return [edits.get(id(item), item) for item in value] if edits else value
     if not isinstance(value, dict):
         return value
-    names = tuple(_told_names(value))
+    names = Names(_told_names(value))
     found = known.get(names)
     if found is None:
         ours, theirs = _found(drop, names), _found(blank, names)
-        found = known[names] = ours, theirs, _concerned((ours, theirs), value)
+        found = known[names] = ours, theirs, _concerned((ours, theirs), names)
     ours, theirs, named = found
     edited: dict[str, Any] = {}
     for name, item in value.items():
@@ -552,7 +566,7 @@ def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[tuple
     return {n: edited.get(n, item) for n, item in value.items() if edited.get(n) is not _DROPPED}
 
 
-_EDITORS: dict[str, Callable[[Any, tuple[str, ...], list[Field], list[Field]], Any]] = {
+_EDITORS: dict[str, Callable[[Any, Names, list[Field], list[Field]], Any]] = {
     FORM: _edit_form,
     JSON: _edit_json,
     MULTIPART: _edit_parts,

@@ -31,6 +31,9 @@ class GivenText:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._texts: dict[
+            tuple[str, int], str
+        ] = {}  # by place of a capture: a program may ask for one again and again
 
     def __call__(self, entry: Mapping[str, Any]) -> str:
         """Return the text of the response in a ledger entry, "" if it has none."""
@@ -40,10 +43,12 @@ class GivenText:
         capture = self._capture(entry)
         if capture is None or 300 <= capture.status < 400 or capture.status == 206:
             return ""
-        try:
-            return _text(self._store, capture)[:MOST]
-        except DamagedInput:  # the client got an error, as the ledger says
-            return ""
+        if capture.place not in self._texts:
+            try:
+                self._texts[capture.place] = _text(self._store, capture)[:MOST]
+            except DamagedInput:  # the client got an error, as the ledger says
+                self._texts[capture.place] = ""
+        return self._texts[capture.place]
 
     def evidence(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return a reference to the first capture with the content of the entry's, or None."""

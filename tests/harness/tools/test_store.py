@@ -13,6 +13,7 @@ from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.store import Store, first_alike
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.text import html_text
 from stillweb.snapshots.writer import Writer
 from tests.harness.tools.frozen import SITE, Recorder
 from tests.proxy.frozen import Site
@@ -132,6 +133,24 @@ def test_the_order_of_questions_changes_no_evidence(tmp_path: Path) -> None:
         # a rule answers the request with the capture of another address
         moved = {"url": "https://a.test/other/path", "method": "GET", "capture": told}
         assert given.evidence(moved) == named_now
+
+
+def test_a_page_that_a_program_asks_for_again_and_again_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its text took seconds for each request, and all other attempts waited."""
+    site = Site(tmp_path / "s")
+    site.add("https://a.test/", b"<p>one</p>", headers=(("Content-Type", "text/html"),))
+    reads = []
+    parse = html_text.parse
+    monkeypatch.setattr(html_text, "parse", lambda html: reads.append(html) or parse(html))
+    with site.open() as snapshot:
+        given = GivenText(Store(snapshot))
+        (capture,) = snapshot.captures()
+        told = {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}
+        entry = {"url": capture.url, "method": "GET", "capture": told}
+        assert [given(entry).strip() for _ in range(3)] == ["one"] * 3
+    assert len(reads) == 1
 
 
 def test_what_says_something_else_is_not_named(tmp_path: Path) -> None:

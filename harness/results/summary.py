@@ -72,6 +72,7 @@ class Summary:
     cut_off: int = 0  # answers of the model that its limit of tokens cut off
     presumed: int = 0  # answers of tools that are less than sure
     expected_wrong: float = 0.0  # the sum of 1 - confidence
+    unpriced: tuple[str, ...] = ()  # models whose calls have no cost
     given_by: dict[str, list[str]] = field(default_factory=dict)  # the scorers of each mean
 
     def to_json(self, *, measured: bool = False) -> dict[str, Any]:
@@ -108,6 +109,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     owed = misses = failures = calls = tokens = cut_off = presumed = 0
     doubts: list[float] = []  # of each tool call, the expected number of wrong answers
     cost: float | None = 0.0
+    unpriced: set[str] = set()
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
     values: dict[tuple[str, str], list[float]] = defaultdict(list)  # by metric and scorer
@@ -155,6 +157,8 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 tokens += event["usage"]["input"] + event["usage"]["output"]
                 cut_off += is_cut_off(event)
                 price = event.get("cost")
+                if price is None:
+                    unpriced.add(event["model"])
                 cost = None if cost is None or price is None else cost + price
     every: dict[str, Mean] = {}
     given_by: dict[str, list[str]] = {}
@@ -184,6 +188,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         cut_off,
         presumed,
         round(fsum(doubts), 6),
+        tuple(sorted(unpriced)),
         given_by,
     )
 
@@ -263,7 +268,10 @@ def score_run(
 def left_out(files: RunFiles, summary: Summary) -> list[str]:
     """Return the remarks as sentences without a full stop. Failures are reported by `failed_attempts`."""
     told = []
-    if fork := files.manifest()[0].fork:
+    settings = files.manifest()[0]
+    if settings.prices and (models := [one for one in summary.unpriced if one not in settings.prices]):
+        told.append(f"the cost is unknown, for --prices has none for {', '.join(models)}")
+    if fork := settings.fork:
         told.append(
             f"forked from attempt {fork['attempt']} at {fork['task']} of the run {fork['certificate'][:12]}: "
             f"{fork['model']} went on from step {fork['step']}"

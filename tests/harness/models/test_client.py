@@ -13,7 +13,7 @@ from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.models.client import Judge, Usage, cost_of
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.results.certificate import certify, make_certificate, write_certificate
-from stillweb.harness.results.summary import score_run, summarise
+from stillweb.harness.results.summary import left_out, score_run, summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
@@ -206,6 +206,14 @@ def test_a_limit_of_money_wants_the_price_of_the_model_before_anything_is_asked(
         with pytest.raises(UsageError, match="--max-cost: --prices has none for 'another'"):
             run(tmp_path, agent, limits=Limits(money=1.0))
         assert endpoint.requests == []
+
+
+def test_a_model_without_a_price_is_named_where_the_cost_is_unknown(tmp_path):
+    with Endpoint(birds) as endpoint:
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url, model="another"), tasks=[bird_task("one")])
+    summary = summarise(files.path)
+    assert summary.cost is None
+    assert "the cost is unknown, for --prices has none for another" in left_out(files, summary)
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

@@ -14,6 +14,8 @@ from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from stillweb.harness.compare.statistics import (
     LEAST_CLUSTERS,
     bootstrap_interval,
@@ -39,8 +41,7 @@ UNJUDGED = "unscored: its judge failed"
 ONLY_FIRST, ONLY_THERE, SCORED_BY = "only in the first run", ", in the second run only", "is scored by "
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """Score of one attempt. `status` is a score's or "unfinished"; `trace` is the path of its trace."""
 
     task_id: str
@@ -157,19 +158,32 @@ def read_outcomes(run: str | Path) -> list[Outcome]:
     outcomes = []
     hashes: dict[str, str] = {}
     for task, attempt, trace in RunFiles(Path(run)).attempts():
-        base, variant = task.base or task.id, str(task.meta.get("variant", ""))
-        language = str(task.meta.get("language", ""))
-        event = trace.last("score") if trace else None
-        score = Score.from_json(event) if event else Score({}, "zero")
-        status, path = (score.status, str(trace.path)) if trace and event else ("unfinished", "")
-        (best, own), rules = scale_of(task.scorer), rules_of(task, trace.header) if trace else ()
-        fault = next((name for name in FAULTS if name == score.detail.get("fault")), "")
+        outcomes.append(outcome_of(task, attempt, trace))
         if trace:
             hashes[f"{task.id}/{attempt}"] = trace.hash
-        said = (task.id, base, attempt, score.metrics, status, variant, path, language)
-        outcomes.append(Outcome(*said, best, rules, own, fault))
     check_kept(Path(run), hashes)
     return outcomes
+
+
+def outcome_of(task: Task, attempt: int, trace: Trace | None) -> Outcome:
+    """Return the outcome of an attempt: `unfinished` without a trace that has a score."""
+    event = trace.last("score") if trace else None
+    score = Score.from_json(event) if event else Score({}, "zero")
+    best, own = scale_of(task.scorer)
+    return Outcome(
+        task_id=task.id,
+        base=task.base or task.id,
+        attempt=attempt,
+        metrics=score.metrics,
+        status=score.status if event else "unfinished",
+        variant=str(task.meta.get("variant", "")),
+        trace=str(trace.path) if trace and event else "",
+        language=str(task.meta.get("language", "")),
+        best=best,
+        rules=rules_of(task, trace.header) if trace else (),
+        own=own,
+        fault=next((name for name in FAULTS if name == score.detail.get("fault")), ""),
+    )
 
 
 def main_metric(outcomes: Iterable[Outcome]) -> str:

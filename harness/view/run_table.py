@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from stillweb.harness.compare.compare import Outcome, outcome_of
 from stillweb.harness.runs.run_files import RunFiles, trace_name
-from stillweb.harness.scoring import FAULTS, MEASURED, Score, scale_of
+from stillweb.harness.scoring import MEASURED
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, doubt_in, is_cut_off
 from stillweb.snapshots._os.cache import cache_dir
@@ -30,10 +31,7 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
 
-if TYPE_CHECKING:
-    from stillweb.harness.compare.compare import Outcome
-
-FORMAT = "stillweb view rows 3"
+FORMAT = "stillweb view rows 4"
 PAGE = 100  # rows shown at once
 FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
 MANY = 2000  # traces to be read that take longer than a page waits
@@ -76,33 +74,12 @@ class Row(msgspec.Struct, frozen=True):
     cost: float | None = 0.0
     reviews: dict[str, str] = {}
     problem: str = ""
-    base: str = ""
-    variant: str = ""
-    language: str = ""
-    best: float = 1.0
-    own: str = ""
-    fault: str = ""
-    rules: tuple[tuple[str, str], ...] = ()
+    scored: Outcome | None = None
 
     @property
     def outcome(self) -> Outcome:
         """Return the attempt as comparisons take it."""
-        from stillweb.harness.compare.compare import Outcome
-
-        return Outcome(
-            task_id=self.task,
-            base=self.base or self.task,
-            attempt=self.epoch,
-            metrics=self.metrics,
-            status=self.status if self.finished else UNFINISHED,
-            variant=self.variant,
-            trace=self.name,
-            language=self.language,
-            best=self.best,
-            rules=self.rules,
-            own=self.own,
-            fault=self.fault,
-        )
+        return self.scored or Outcome(self.task, self.task, self.epoch, {}, UNFINISHED)
 
     @property
     def finished(self) -> bool:
@@ -153,17 +130,14 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
 
 
 def _row(trace: Trace, name: str) -> Row:
-    from stillweb.harness.compare.compare import rules_of
     from stillweb.harness.scoring.value_search import is_right
 
-    score, answer = trace.last("score"), trace.last("answer") or {}
-    if score is None:
+    answer, task = trace.last("answer") or {}, Task.from_json(trace.header["task"])
+    scored = outcome_of(task, trace.attempt, trace)
+    if scored.status == UNFINISHED:
         raise ValueError("it ends without a score")
-    scorer = str(trace.header["task"]["scorer"])
-    metrics = Score.from_json(score).metrics
-    metric = next((n for n in metrics if n not in MEASURED), "")
-    best, own = scale_of(scorer)
-    value, task = metrics.get(metric), Task.from_json(trace.header["task"])
+    metric = next((n for n in scored.metrics if n not in MEASURED), "")
+    value = scored.metrics.get(metric)
     calls = models = misses = failures = rated = presumed = cut_off = tokens = 0
     doubt = 0.0
     total: float | None = 0.0
@@ -186,13 +160,13 @@ def _row(trace: Trace, name: str) -> Row:
         name=name,
         task=trace.task_id,
         epoch=trace.attempt,
-        status=str(score["status"]),
-        scorer=scorer,
+        status=scored.status,
+        scorer=task.scorer,
         end=str(answer.get("end", "none")),
         error=str(answer.get("error") or ""),
-        metrics=dict(metrics),
+        metrics=scored.metrics,
         metric=metric,
-        score=None if value is None else value / best,
+        score=None if value is None else value / scored.best,
         right=is_right(trace),
         calls=calls,
         models=models,
@@ -205,13 +179,7 @@ def _row(trace: Trace, name: str) -> Row:
         tokens=tokens,
         cost=total,
         reviews={str(e["reviewer"]): str(e["class"]) for e in trace.of("review")},
-        base=task.base or task.id,
-        variant=str(task.meta.get("variant", "")),
-        language=str(task.meta.get("language", "")),
-        best=best,
-        own=own,
-        fault=next((name for name in FAULTS if name == score["detail"].get("fault")), ""),
-        rules=rules_of(task, trace.header),
+        scored=scored,
     )
 
 

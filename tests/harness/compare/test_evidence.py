@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from stillweb.harness.compare.compare import Outcome, compare, compare_runs, parts_of, read_outcomes
 from stillweb.harness.compare.gates import failed_gates
@@ -156,10 +157,10 @@ def test_a_gate_on_a_number_is_passed_by_nothing_that_is_not_there() -> None:
 
 def test_tasks_that_were_scored_by_other_rules_pass_no_gate() -> None:
     rules = (("scorer", "1"), ("reference", "1")), (("scorer", "1"), ("reference", "2"))
-    eight = [replace(o, rules=rules[0]) for name in "abcdefgh" for o in attempts(name, 1.0)]
+    eight = [structs.replace(o, rules=rules[0]) for name in "abcdefgh" for o in attempts(name, 1.0)]
     broken = attempts("a", None, status="unparsable", fault="reference")[0]
     for first in (eight[0], broken):
-        result = compare(eight, [replace(first, rules=rules[1]), *eight[1:]])
+        result = compare(eight, [structs.replace(first, rules=rules[1]), *eight[1:]])
         assert result.left_out == (("a", "is scored by another reference in the second run"),)
         assert len(failed_gates(result, ["regressed", "worse>0"])) == 2
 

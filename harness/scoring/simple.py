@@ -29,6 +29,12 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
         )
     options["tolerance"] = _tolerance(task, str(options["tolerance"]))
     references = task.reference if isinstance(task.reference, list) else [task.reference]
+    if "tolerance" in task.options and all(
+        as_decimal(_plain(_text(one), True)) is None for one in references
+    ):
+        raise UsageError(
+            f"task {task.id}: options.tolerance: the reference {_text(task.reference)[:80]!r} is no number; leave out its unit"
+        )
     if answer is None or not answer.strip():
         return unscored(task, "zero", "no answer")
     given = answer.strip().splitlines()[-1] if options["last_line"] else answer

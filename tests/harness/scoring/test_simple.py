@@ -58,6 +58,8 @@ def test_exact() -> None:
         exact("a", "a", colour=1)
     with pytest.raises(UsageError, match=r"task t: options\.fold_case: must be true or false, not 'false'"):
         exact("a", "A", fold_case="false")
+    with pytest.raises(UsageError, match=r"task t: options\.tolerance: the reference '12 kg' is no number"):
+        exact("12 kg", "12", numeric=True, tolerance="1")
     with pytest.raises(UsageError, match=r"task t: options\.tolerance needs options\.numeric"):
         exact("1", "1.1", tolerance="0.5")
     for tolerance in ("much", "nan", -1, "1e", None):

@@ -31,9 +31,8 @@ class GivenText:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._texts: dict[
-            tuple[str, int], str
-        ] = {}  # by place of a capture: a program may ask for one again and again
+        # by place of a capture: a program may ask for one again and again
+        self._texts: dict[tuple[str, int], str] = {}
 
     def __call__(self, entry: Mapping[str, Any]) -> str:
         """Return the text of the response in a ledger entry, "" if it has none."""

@@ -183,9 +183,12 @@ class Browsing:
         page.on("close", lambda _: self._gone(tab))
         page.on("download", self._keeps)
 
-    def _keeps(self, download: Download) -> None:
+    async def _keeps(self, download: Download) -> None:
         self.downloads.append(download.suggested_filename)
         self._kept.set()
+        # nobody reads the file, and a page may start downloads without an end
+        with contextlib.suppress(PlaywrightError):  # the page has gone
+            await download.delete()
 
     async def _file_kept(self) -> None:
         """Wait up to 10 seconds until the browser reports a download."""

@@ -17,13 +17,15 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import msgspec
 
 from stillweb.harness._parsing import problem
 from stillweb.snapshots._os.atomic_write import sync_folder
@@ -37,11 +39,6 @@ Event = dict[str, Any]
 # several things at once.
 SURENESS = ("confidence", "doubt", "presumed")
 UNHASHED = frozenset(["aside", *SURENESS])
-
-
-def doubt_in(call: Event) -> tuple[int, float]:
-    """Return the presumed answers behind a tool call, and the expected number of wrong answers."""
-    return call.get("presumed", 0), call.get("doubt", 0.0)
 
 
 def canonical(value: Any) -> bytes:
@@ -169,6 +166,36 @@ class TraceWriter:
         self._file.close()
 
 
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the events of an attempt, or of several.
+
+    `failures` are calls that failed as they did while recording, which are no misses. `rated` is the number of calls with a
+    confidence, `presumed` that of answers which are less than sure, and `doubt` the expected number of wrong ones. `cut_off`
+    counts the agent's answers that the limit of tokens ended. `tokens` and `cost` are those of all models, judges included;
+    `cost` is None if one has no price.
+    """
+
+    calls: int = 0
+    models: int = 0
+    misses: int = 0
+    failures: int = 0
+    rated: int = 0
+    presumed: int = 0
+    doubt: float = 0.0
+    cut_off: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+
+
+def summed(parts: Sequence[Counts]) -> dict[str, Any]:
+    """Return the members of the sum of some counts, whose order changes no digit."""
+    every = {name: [getattr(part, name) for part in parts] for name in Counts.__struct_fields__}
+    return {
+        name: None if None in values else math.fsum(values) if name in ("doubt", "cost") else sum(values)
+        for name, values in every.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """Trace that was read: its header and its events in order."""
@@ -203,6 +230,23 @@ class Trace:
         return [event for event in self.of("tool_call") if str(event["verdict"]).startswith("failed:")]
 
     @property
+    def counts(self) -> Counts:
+        calls, models = self.of("tool_call"), self.of("model")
+        costs: list[Any] = [event.get("cost") for event in models]
+        return Counts(
+            calls=len(calls),
+            models=len(models),
+            misses=len(self.misses),
+            failures=len(self.failures),
+            rated=sum(call.get("confidence") is not None for call in calls),
+            presumed=sum(call.get("presumed", 0) for call in calls),
+            doubt=math.fsum(call.get("doubt", 0.0) for call in calls),
+            cut_off=sum(map(_is_cut_off, models)),
+            tokens=sum(event["usage"]["input"] + event["usage"]["output"] for event in models),
+            cost=None if None in costs else math.fsum(costs),
+        )
+
+    @property
     def hash(self) -> str:
         """SHA-256 (hex) of all lines, without `review` events and `aside`."""
         return hash_events([self.header, *self.events])
@@ -212,7 +256,7 @@ class Trace:
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
 
 
-def is_cut_off(event: Event) -> bool:
+def _is_cut_off(event: Event) -> bool:
     """Return True if a `model` event is an answer to the agent that the limit of tokens cut off."""
     finish = str((event.get("reply") or {}).get("finish") or "").lower()
     return event.get("purpose") == "agent" and finish in _CUT_OFF

@@ -71,18 +71,13 @@ def _row(task: Task, number: int, trace: Trace | None) -> dict[str, Any]:
     if trace is None:
         return told
     score, answer = trace.last("score") or {}, trace.last("answer") or {}
-    models = trace.of("model")
-    costs: list[Any] = [event.get("cost") for event in models]
+    counts = trace.counts
     reviews = {event["reviewer"]: event["class"] for event in trace.of("review")}  # the last of each
     return told | {
         "status": score["status"],
         "end": answer.get("end"),
         "metrics": {f"score.{name}": value for name, value in Score.from_json(score).metrics.items()},
-        "misses": len(trace.misses),
-        "calls": len(trace.of("tool_call")),
-        "models": len(models),
-        "tokens": sum(event["usage"]["input"] + event["usage"]["output"] for event in models),
-        "cost": None if None in costs else sum(costs),
+        **{name: getattr(counts, name) for name in ("misses", "calls", "models", "tokens", "cost")},
         "answer": answer.get("text"),
         "problem": failure(trace) or "; ".join(map(str, score["detail"].get("problems") or ())),
         "review": json.dumps(reviews, ensure_ascii=False) if reviews else "",

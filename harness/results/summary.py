@@ -20,7 +20,7 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
 from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import Evaluator, failure, judge_failed, rescore, unjudged
-from stillweb.harness.trace import Event, Trace, canonical, doubt_in, hashed_part, is_cut_off, replace_events
+from stillweb.harness.trace import Counts, Event, Trace, canonical, hashed_part, replace_events, summed
 from stillweb.snapshots.words import counted
 
 UNFINISHED = "unfinished"
@@ -106,9 +106,8 @@ class Summary:
 
 def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) -> Summary:
     """Read every trace of a run once (one at a time); `on_trace` gets each."""
-    owed = misses = failures = calls = tokens = cut_off = presumed = 0
-    doubts: list[float] = []  # of each tool call, the expected number of wrong answers
-    cost: float | None = 0.0
+    owed = 0
+    counts: list[Counts] = []
     unpriced: set[str] = set()
     statuses: Counter[str] = Counter(dict.fromkeys((*STATUSES, UNFINISHED), 0))
     ends: Counter[str] = Counter()
@@ -145,21 +144,9 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
             gives[task.scorer].add(name)
             if value is not None:
                 values[name, task.scorer].append(value)
-        for event in trace.events:
-            if event["event"] == "tool_call":
-                calls += 1
-                misses += event["verdict"] == "miss"
-                failures += str(event["verdict"]).startswith("failed:")
-                unsure, wrong = doubt_in(event)
-                presumed += unsure
-                doubts.append(wrong)
-            elif event["event"] == "model":
-                tokens += event["usage"]["input"] + event["usage"]["output"]
-                cut_off += is_cut_off(event)
-                price = event.get("cost")
-                if price is None:
-                    unpriced.add(event["model"])
-                cost = None if cost is None or price is None else cost + price
+        counts.append(trace.counts)
+        unpriced |= {event["model"] for event in trace.of("model") if event.get("cost") is None}
+    spent = Counts(**summed(counts))
     every: dict[str, Mean] = {}
     given_by: dict[str, list[str]] = {}
     for name in names:
@@ -175,19 +162,19 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         dict(statuses),
         dict(sorted(ends.items())),
         means,
-        calls,
-        misses,
-        tokens,
-        cost,
+        spent.calls,
+        spent.misses,
+        spent.tokens,
+        spent.cost,
         measured,
         tuple(failed),
         {rule: len(tasks) for rule, tasks in supposed.items()},
         files.manifest()[1].get("part_of"),
         tuple(unread),
-        failures,
-        cut_off,
-        presumed,
-        round(fsum(doubts), 6),
+        spent.failures,
+        spent.cut_off,
+        spent.presumed,
+        round(spent.doubt, 6),
         tuple(sorted(unpriced)),
         given_by,
     )

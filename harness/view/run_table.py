@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
@@ -24,7 +23,7 @@ from stillweb.harness.compare.compare import Outcome, outcome_of
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.scoring import MEASURED
 from stillweb.harness.task import Task
-from stillweb.harness.trace import Trace, doubt_in, is_cut_off
+from stillweb.harness.trace import Counts, Trace, summed
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots._os.gc_tuning import seldom_collected
 from stillweb.snapshots.errors import StillwebError
@@ -43,12 +42,10 @@ T = TypeVar("T")
 _decode = msgspec.json.Decoder().decode
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(Counts, frozen=True):
     """Figures of one attempt. `name` is its trace's file name without `.jsonl`, which its address holds.
 
-    `presumed` counts the answers that are less than sure, as the run's summary does, `doubt` is the expected number of
-    wrong answers, and `rated` is the number of calls with a confidence. `score` is the attempt's value of its
-    first metric on a scale from 0 to 1. `problem` says why a trace can't be read.
+    `score` is the attempt's value of its first metric on a scale from 0 to 1. `problem` says why a trace can't be read.
     """
 
     name: str
@@ -58,21 +55,11 @@ class Row(msgspec.Struct, frozen=True):
     scorer: str = ""
     end: str = ""
     error: str = ""
-    metrics: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = msgspec.field(default_factory=dict)
     metric: str = ""
     score: float | None = None
     right: bool = False
-    calls: int = 0
-    models: int = 0
-    misses: int = 0
-    failures: int = 0
-    rated: int = 0
-    presumed: int = 0
-    doubt: float = 0.0
-    cut_off: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
-    reviews: dict[str, str] = {}
+    reviews: dict[str, str] = msgspec.field(default_factory=dict)
     problem: str = ""
     scored: Outcome | None = None
 
@@ -138,24 +125,6 @@ def _row(trace: Trace, name: str) -> Row:
         raise ValueError("it ends without a score")
     metric = next((n for n in scored.metrics if n not in MEASURED), "")
     value = scored.metrics.get(metric)
-    calls = models = misses = failures = rated = presumed = cut_off = tokens = 0
-    doubt = 0.0
-    total: float | None = 0.0
-    for event in trace.events:
-        if event["event"] == "tool_call":
-            calls += 1
-            misses += event["verdict"] == "miss"
-            failures += str(event["verdict"]).startswith("failed:")
-            rated += event.get("confidence") is not None
-            unsure, wrong = doubt_in(event)
-            presumed += unsure
-            doubt += wrong
-        elif event["event"] == "model":
-            models += 1
-            tokens += event["usage"]["input"] + event["usage"]["output"]
-            cut_off += is_cut_off(event)
-            cost = event.get("cost")
-            total = None if total is None or cost is None else total + cost
     return Row(
         name=name,
         task=trace.task_id,
@@ -168,18 +137,9 @@ def _row(trace: Trace, name: str) -> Row:
         metric=metric,
         score=None if value is None else value / scored.best,
         right=is_right(trace),
-        calls=calls,
-        models=models,
-        misses=misses,
-        failures=failures,
-        rated=rated,
-        presumed=presumed,
-        doubt=doubt,
-        cut_off=cut_off,
-        tokens=tokens,
-        cost=total,
         reviews={str(e["reviewer"]): str(e["class"]) for e in trace.of("review")},
         scored=scored,
+        **msgspec.structs.asdict(trace.counts),
     )
 
 
@@ -225,8 +185,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Counts, frozen=True):
     """Attempts of one task and their roll-up. Figures of scores are None while no attempt has one.
 
     `spread` is the standard deviation over the attempts, `error` the standard error of their mean. `passed` is the
@@ -239,13 +198,6 @@ class Group:
     spread: float | None
     error: float | None
     passed: float | None
-    tokens: int
-    cost: float | None
-    calls: int
-    misses: int
-    rated: int
-    presumed: int
-    doubt: float
 
 
 def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
@@ -256,7 +208,6 @@ def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
     )  # else the task's scorer gives it to none
     values = [_value(row, metric) or 0.0 for row in done if has_it]
     spread = stdev(values) if len(values) > 1 else None
-    costs = [row.cost for row in rows]
     return Group(
         task=task,
         rows=tuple(rows),
@@ -264,31 +215,17 @@ def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
         spread=spread,
         error=None if spread is None else spread / math.sqrt(len(values)),
         passed=pass_at(len(done), sum(row.right for row in done), k),
-        tokens=sum(row.tokens for row in rows),
-        cost=None if None in costs else math.fsum(cost or 0.0 for cost in costs),
-        calls=sum(row.calls for row in rows),
-        misses=sum(row.misses for row in rows),
-        rated=sum(row.rated for row in rows),
-        presumed=sum(row.presumed for row in rows),
-        doubt=math.fsum(row.doubt for row in rows),
+        **summed(rows),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Counts, frozen=True):
     """Sums over the attempts of a run. `mean` is over the `scored` ones; `counts` are attempts by colour."""
 
     mean: float | None
     scored: int
     done: int
     right: int
-    tokens: int
-    cost: float | None
-    calls: int
-    misses: int
-    rated: int
-    presumed: int
-    doubt: float
     live: bool  # True if an attempt is still to come or under way
     counts: dict[str, int]
 
@@ -296,21 +233,14 @@ class Sums:
 def sums_of(rows: Sequence[Row], metric: str) -> Sums:
     done = [row for row in rows if row.finished]
     values = [value for row in done if (value := _value(row, metric)) is not None]
-    costs = [row.cost for row in rows]
     return Sums(
         mean=fmean(values) if values else None,
         scored=len(values),
         done=len(done),
         right=sum(row.right for row in done),
-        tokens=sum(row.tokens for row in rows),
-        cost=None if None in costs else math.fsum(cost or 0.0 for cost in costs),
-        calls=sum(row.calls for row in rows),
-        misses=sum(row.misses for row in rows),
-        rated=sum(row.rated for row in rows),
-        presumed=sum(row.presumed for row in rows),
-        doubt=math.fsum(row.doubt for row in rows),
         live=any(row.status == UNFINISHED for row in rows),
         counts=Counter(row.color for row in rows),
+        **summed(rows),
     )
 
 

@@ -60,7 +60,7 @@ def sheet_of(trace: Trace) -> AttemptReport:
     table = [_row(row) for row in rows]
     wrong = [cell for row in rows for cell in row if not cell["right"] and cell.get("reference")]
     detail = score["detail"]
-    models = trace.of("model")
+    counts = trace.counts
     name = f"{trace.task_id}/{trace.attempt}"
     return AttemptReport(
         id="a-" + re.sub(r"[^A-Za-z0-9_-]", lambda m: f".{ord(m[0]):x}", name),
@@ -83,9 +83,9 @@ def sheet_of(trace: Trace) -> AttemptReport:
         steps=[step for event in trace.events if (step := _step(event))],
         misses=trace.misses,
         failures=trace.failures,
-        calls=len(trace.of("tool_call")),
-        models=len(models),
-        tokens=sum(e["usage"]["input"] + e["usage"]["output"] for e in models),
+        calls=counts.calls,
+        models=counts.models,
+        tokens=counts.tokens,
         problems=[str(problem) for problem in detail.get("problems") or ()],
         hash=trace.hash,
         reviews=trace.of("review"),

@@ -253,6 +253,7 @@ def _exit_code(error: BaseException) -> int | None:
             | IsADirectoryError()
             | NotADirectoryError()
             | PermissionError()
+            | OSError(errno=errno.ENAMETOOLONG | errno.ELOOP)
         ):
             if error.filename is None:
                 if "temporary directory" in str(error):  # raised by the module tempfile

@@ -159,7 +159,7 @@ class CommandAgent:
         found: dict[str, str] = {}
         for number, word in enumerate(self.command):
             path = Path(word)
-            if not path.is_file() or (number == 0 and os.sep not in word):
+            if not os.path.isfile(word) or (number == 0 and os.sep not in word):
                 continue
             data = path.read_bytes()
             if number == 0:
@@ -232,7 +232,7 @@ class CommandAgent:
         network = self.network(web=bool(attempt.environment))
         # a program named without a folder is looked up in PATH, even if a file of that name lies here
         words = [
-            os.path.abspath(word) if (number or os.sep in word) and Path(word).is_file() else word
+            os.path.abspath(word) if (number or os.sep in word) and os.path.isfile(word) else word
             for number, word in enumerate(self.command)
         ]
         given = (attempt.environment.get(name) for name in ("HTTP_PROXY", "STILLWEB_MCP_URL"))
@@ -243,7 +243,7 @@ class CommandAgent:
             attempt.workspace or stack.enter_context(program_folder("attempt")),
             environment,
             readable=[
-                *(word for word in words[1:] if os.path.isabs(word) and Path(word).is_file()),
+                *(word for word in words[1:] if os.path.isabs(word) and os.path.isfile(word)),
                 *self._readable(attempt.hidden),
                 *client_files(environment),
             ],

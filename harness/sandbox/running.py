@@ -398,7 +398,7 @@ def can_confine(*, network: Literal["own", "shared"] = "own", limits: Limits | N
 
 
 def _places(paths: Iterable[Path | str]) -> list[str]:
-    """Return paths and what they lead to, absolute, without those that aren't there."""
+    """Return paths and what they lead to, absolute, without those that aren't there or that we can't reach."""
     found: dict[str, None] = {}
     for path in map(os.path.abspath, paths):
         if os.path.exists(path):
@@ -443,7 +443,7 @@ def _installation(program: str, path: str) -> list[str]:
         parts = (
             _PARTS_OF_A_HOME if place in (home, home / ".local") or _within(str(home), str(place)) else _PARTS
         )
-        found += [str(place / part) for part in parts if (place / part).exists()]
+        found += [str(place / part) for part in parts]
     return [one for one in found if not _is_system(Path(one))]
 
 

@@ -175,6 +175,10 @@ def program_says(folder: Path, code: str, name: str = "agent.py", command: str =
     return str(answer["text"] or answer["error"])
 
 
+def test_the_code_of_a_program_may_be_longer_than_a_file_s_name(tmp_path: Path) -> None:
+    assert program_says(tmp_path, "", command=f"{sys.executable} -c 'print(42)  # {'x' * 300}'") == "42"
+
+
 def test_a_program_starts_in_an_empty_folder_with_no_keys_but_those_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

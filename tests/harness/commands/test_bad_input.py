@@ -15,6 +15,7 @@ from tests.harness.small_site import answer, make, run_words, sound, urls
 from tests.proxy.dead import closed_port
 from tests.proxy.origin import Origin
 from tests.support.command_line import Done, stillweb
+from tests.support.isolating import needs_isolation
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("own_state")]
 
@@ -138,6 +139,27 @@ def test_an_archive_that_may_not_be_read_is_told_before_anything_is_done(tmp_pat
     assert taken.code == 2
     assert "is not readable" in taken.err
     assert not (tmp_path / "s").exists()
+
+
+@needs_isolation
+def test_a_folder_of_the_path_that_can_not_be_looked_into_holds_no_program(tmp_path: Path) -> None:
+    """An image of a container often names one of root's, and then another user; root may look into any but this one."""
+    (tmp_path / "tasks.jsonl").write_text('{"id": "one", "question": "?", "answer": "x"}\n')
+    done = stillweb(
+        *("run", "--tasks", tmp_path / "tasks.jsonl", "--agent", "command:echo x", "-o", tmp_path / "run"),
+        env={"PATH": f"/{'x' * 300}/bin:{os.environ['PATH']}"},
+    )
+    assert (done.code, "1 scored" in done.out) == (0, True), done
+
+
+@pytest.mark.parametrize(
+    "words", [("verify",), ("replay",), ("lookup", "http://a.test/"), ("run", "-o", "r", "--agent", "command:x", "--tasks")]
+)  # fmt: skip
+def test_a_name_that_is_too_long_for_a_file(words: tuple[str, ...]) -> None:
+    command, *rest = words
+    long = "x" * 300
+    done = stillweb(command, *rest, long) if "--tasks" in rest else stillweb(command, long, *rest)
+    assert (done.code, done.err.splitlines()[-1]) == (2, f"stillweb: error: {long}: File name too long")
 
 
 @pytest.mark.slow

@@ -27,7 +27,12 @@ def command() -> None:
 @command.command("build", short_help="One line for each row: its prompt.")
 @click.argument("snapshots", nargs=-1, required=True, type=SNAPSHOT)
 @click.option("--tasks", "source", required=True, metavar="SET", help="The rows (JSONL, JSON or Parquet).")
-@click.option("--budget", default="128k", show_default=True, help="Tokens: a number, or with k or M.")
+@click.option(
+    "--budget",
+    default="128k",
+    show_default=True,
+    help="Tokens: a number, or with k (1,024) or M (1,048,576).",
+)
 @click.option("--tokenizer", default="o200k_base", show_default=True, help="o200k_base or cl100k_base.")
 @click.option("--seed", default="0", show_default=True, help="Decides the order of the pages.")
 @click.option(

@@ -267,17 +267,22 @@ class RunFiles:
         )  # first: this folder marks the directory as a run's even if the process is killed next
 
     def forget_unbegun(self) -> None:
-        """Remove the files of a run without any attempt, so that it can be started with other settings.
+        """Remove the files of a run in which nothing was done, so that it can be started with other settings.
 
-        Raise UsageError while another process is about to begin.
+        An attempt that ended before its first event, for want of a key, say, is nothing. Raise UsageError while another process is about to begin.
         """
         names = ("run.json", "tasks.jsonl", "rubrics.json")  # in this order: without run.json there is no run
-        if not (self.path / "run.json").exists() or any(self.traces.glob("*")):
+        parts = [
+            one
+            for one in self.traces.glob("*")
+            if one.suffix == ".part" and one.read_bytes().count(b"\n") < 2
+        ]
+        if not (self.path / "run.json").exists() or len(parts) < len(list(self.traces.glob("*"))):
             return
         if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name, self.uploads.name}:
             with self.alone():
-                for name in names:
-                    (self.path / name).unlink(missing_ok=True)
+                for one in (*(self.path / name for name in names), *parts):
+                    one.unlink(missing_ok=True)
                 if self.uploads.is_dir():
                     shutil.rmtree(self.uploads)
 

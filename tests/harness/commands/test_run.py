@@ -224,6 +224,16 @@ def test_an_agent_that_is_not_there_leaves_no_run(tmp_path: Path, capsys: pytest
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_lacked_a_key_is_begun_with_another_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    words = command(tmp_path, json.dumps(RIGHT))
+    assert call(capsys, *words[:3], "--agent", "openai:m", *words[5:])[0] == 4
+    assert call(capsys, *words)[0] == 0
+    assert [path.name for path in (tmp_path / "run" / "traces").iterdir()] == ["a.1.jsonl"]
+
+
 def test_a_script_for_a_task_that_the_set_lacks_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

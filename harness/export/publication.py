@@ -228,13 +228,23 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
             **{name: certificate[name] for name in ("canary",) if name in certificate},
         }
         card = root / CARD
-        card.write_text(_card(source.name, about, certificate, [p.name for p in sealed]), encoding="utf-8")
+        needed = _agent_files(settings.agent, certificate) if certificate else []
+        text = _card(source.name, about, certificate, [p.name for p in sealed], needed)
+        card.write_text(text, encoding="utf-8")
         files[CARD] = card
         yield dict(sorted(files.items())), about
 
 
-def _card(name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], sealed: list[str]) -> str:
-    """Return the data-set card: what it is, its hashes, its licence notes and how to run it."""
+def _agent_files(spec: str, certificate: Mapping[str, Any]) -> list[str]:
+    """Return the files of a run's agent, which are not published with it."""
+    own = spec.removeprefix("script:")
+    return [*([own] if own.endswith((".yaml", ".yml")) else []), *certificate["agent"].get("files", ())]
+
+
+def _card(
+    name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], sealed: list[str], needed: list[str]
+) -> str:
+    """Return the data-set card: what it is, its hashes, its licence notes, and how to run it with the `needed` files."""
     run, canary = about["kind"] == "run", certificate.get("canary")
     lines = ["---", "tags: [stillweb, web-archive]", "license: other", "---", f"# {name}", ""]
     lines += [
@@ -265,6 +275,11 @@ def _card(name: str, about: Mapping[str, Any], certificate: Mapping[str, Any], s
         "The recorded pages belong to their authors; check the terms of each site before you pass them on.",
         "",
         "## How to run",
+        *(
+            [f"First put the agent's files into the working directory: {', '.join(needed)}."]
+            if needed
+            else []
+        ),
         "```",
         "pip install 'stillweb[all,share]'",
         f"stillweb pull ADDRESS -o {'published' if canary else 'here'}",

@@ -124,6 +124,7 @@ def test_a_run_is_published_here_and_certified_there(
     card = (tmp_path / "there" / "README.md").read_text()
     assert before in card
     assert "stillweb pull" in card
+    assert "First put the agent's files into the working directory: " in card
 
 
 def test_publishing_again_prints_the_address_of_the_same_version(

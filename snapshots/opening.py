@@ -43,6 +43,9 @@ BAD_ZIP = (
 PUBLISHED = "stillweb-package"  # profile of the datapackage.json of a published folder
 PROFILES = ("multi-wacz-package", PUBLISHED)
 LIKELY = 10  # highest plausible ratio of unpacked to compressed size
+LARGEST_LIST = (
+    1 << 24
+)  # bytes of a zip's list of files, which Python's zipfile holds in ten times as much memory
 
 
 def open_container(path: str | os.PathLike[str]) -> Container:
@@ -133,16 +136,35 @@ def _before_damage(lead: bytes) -> bytes:
 
 
 def _zip(place: Place, name: str, stamp: str) -> Container:
+    if list_size(place) > LARGEST_LIST:
+        raise TooLarge(f"{name}: the zip's list of files has more than {LARGEST_LIST >> 20} MB")
     try:
         with zipfile.ZipFile(Reader(place)) as listing:
-            entries = [e for e in listing.infolist() if not e.is_dir()]
+            # archives first: other files do not keep them from being read
+            entries = sorted(
+                (e for e in listing.infolist() if not e.is_dir()),
+                key=lambda e: not e.filename.startswith(ARCHIVE),
+            )
+            most = max(MOST, LIKELY * sum(e.compress_size for e in entries if _is_packed(e)))
+            left = most  # bytes that the rest may unpack to
             places: dict[str, Place] = {}
             left_out: list[str] = []
+            over: list[str] = []
             for entry in entries:
+                if _is_packed(entry) and left < entry.file_size <= largest(entry):
+                    over.append(entry.filename)
+                    continue
                 try:
                     places[entry.filename] = _entry(place, listing, entry, f"{name}!{entry.filename}", stamp)
                 except TooLarge as error:
                     left_out.append(Damaged(f"{error}: it is not read"))
+                else:
+                    left -= entry.file_size if _is_packed(entry) else 0
+            if over:
+                what = f"{name}!{over[0]}" + (f" and {len(over) - 1} more" if over[1:] else "")
+                left_out.append(
+                    Damaged(f"{what}: the files together unpack to more than {most >> 20} MB: not read")
+                )
     except BAD_ZIP as error:
         # Python's message for a file with a zip's start but without its end
         cut = str(error) == "File is not a zip file"
@@ -314,6 +336,23 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
         out.writelines(_unpacked(listing, entry))
 
     return FilePlace(derived("entry", f"entry {stamp} {entry.filename}", unpack), name=name)
+
+
+def list_size(place: Place) -> int:
+    """Return the bytes of a zip's list of files, as the records at its end say (APPNOTE 4.3.14 to 4.3.16); 0 for what is no zip."""
+    start = max(0, place.size - (1 << 16) - 200)
+    end = place.read(start, place.size - start)
+    plain = end[-22:-18] == b"PK\x05\x06" and end[-2:] == b"\0\0"  # without a comment
+    at = len(end) - 22 if plain else end.rfind(b"PK\x05\x06")
+    sizes = [end[at + 12 : at + 16]] if at >= 0 else []
+    if at >= 76 and end[at - 20 : at - 16] == b"PK\x06\x07":  # ZIP64's records stand before it
+        where = int.from_bytes(end[at - 12 : at - 4], "little")
+        sizes += [end[at - 76 + 40 : at - 76 + 48], place.read(where + 40, 8)]
+    return max((int.from_bytes(size, "little") for size in sizes), default=0)
+
+
+def _is_packed(entry: zipfile.ZipInfo) -> bool:
+    return entry.compress_type != zipfile.ZIP_STORED
 
 
 def largest(entry: zipfile.ZipInfo) -> int:

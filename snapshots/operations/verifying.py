@@ -106,6 +106,8 @@ class _Check:
         if self.container.whole is not None:
             for name, at, message in _faults_of(self.container.whole):
                 self.found("zip", name, at, message)
+            for told in self.container.left_out:
+                self.found("zip", self.container.path, -1, told)
         if self.container.kind != "archive":
             self.package()
             self.pages()
@@ -501,8 +503,7 @@ def _faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
             if entry.compress_type != zipfile.ZIP_STORED and name.startswith("archive/"):
                 yield name, at, "is compressed; archives must be stored to be read in place"
             if entry.file_size > largest(entry):
-                yield name, at, too_large("it", largest(entry))
-                continue
+                continue  # it is left out, which is told
             try:
                 with listing.open(entry) as data:
                     while data.read(1 << 20):

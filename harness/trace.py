@@ -187,6 +187,31 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = 0.0
 
 
+def counts_of(events: Sequence[Event]) -> Counts:
+    calls, models = ([event for event in events if event["event"] == kind] for kind in ("tool_call", "model"))
+    costs: list[Any] = [event.get("cost") for event in models]
+    return Counts(
+        calls=len(calls),
+        models=len(models),
+        misses=sum(map(_is_miss, calls)),
+        failures=sum(map(_is_failure, calls)),
+        rated=sum(call.get("confidence") is not None for call in calls),
+        presumed=sum(call.get("presumed", 0) for call in calls),
+        doubt=math.fsum(call.get("doubt", 0.0) for call in calls),
+        cut_off=sum(map(_is_cut_off, models)),
+        tokens=sum(event["usage"]["input"] + event["usage"]["output"] for event in models),
+        cost=None if None in costs else math.fsum(costs),
+    )
+
+
+def _is_miss(call: Event) -> bool:
+    return bool(call["verdict"] == "miss")
+
+
+def _is_failure(call: Event) -> bool:
+    return str(call["verdict"]).startswith("failed:")
+
+
 def summed(parts: Sequence[Counts]) -> dict[str, Any]:
     """Return the members of the sum of some counts, whose order changes no digit."""
     every = {name: [getattr(part, name) for part in parts] for name in Counts.__struct_fields__}
@@ -222,29 +247,16 @@ class Trace:
     @property
     def misses(self) -> list[Event]:
         """Tool calls that the snapshot could not answer."""
-        return [event for event in self.of("tool_call") if event["verdict"] == "miss"]
+        return list(filter(_is_miss, self.of("tool_call")))
 
     @property
     def failures(self) -> list[Event]:
         """Tool calls that failed as they did while recording; these are not misses."""
-        return [event for event in self.of("tool_call") if str(event["verdict"]).startswith("failed:")]
+        return list(filter(_is_failure, self.of("tool_call")))
 
     @property
     def counts(self) -> Counts:
-        calls, models = self.of("tool_call"), self.of("model")
-        costs: list[Any] = [event.get("cost") for event in models]
-        return Counts(
-            calls=len(calls),
-            models=len(models),
-            misses=len(self.misses),
-            failures=len(self.failures),
-            rated=sum(call.get("confidence") is not None for call in calls),
-            presumed=sum(call.get("presumed", 0) for call in calls),
-            doubt=math.fsum(call.get("doubt", 0.0) for call in calls),
-            cut_off=sum(map(_is_cut_off, models)),
-            tokens=sum(event["usage"]["input"] + event["usage"]["output"] for event in models),
-            cost=None if None in costs else math.fsum(costs),
-        )
+        return counts_of(self.events)
 
     @property
     def hash(self) -> str:

@@ -88,15 +88,10 @@ class Spent:
 
     steps: int = 0
     calls: int = 0
-    input: int = 0
-    output: int = 0
+    tokens: int = 0
     cost: float | None = 0.0
     misses: int = 0
     uncounted: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return self.input + self.output
 
 
 @dataclass(slots=True)
@@ -240,11 +235,10 @@ class Attempt:
             spent.calls += 1
             spent.misses += members["verdict"] == "miss"
         elif kind == "model":
-            usage, cost = members["usage"], members.get("cost")
+            tokens, cost = members["usage"]["input"] + members["usage"]["output"], members.get("cost")
             spent.steps += 1
-            spent.input += usage["input"]
-            spent.output += usage["output"]
-            spent.uncounted += not (usage["input"] or usage["output"])
+            spent.tokens += tokens
+            spent.uncounted += not tokens
             spent.cost = None if cost is None or spent.cost is None else round(spent.cost + cost, 9)
         if self.on_change:
             self.on_change(self)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from stillweb.harness.console import decimals
 from stillweb.harness.runs.engine import Outcome
+from stillweb.harness.trace import Counts, summed
 from stillweb.snapshots.words import counted
 
 if TYPE_CHECKING:
@@ -40,24 +41,22 @@ class Totals:
     """Sums over the attempts that ended."""
 
     def __init__(self) -> None:
-        self.total = self.done = self.tokens = self.calls = self.misses = 0
-        self.cost: float | None = 0.0
+        self.total = self.done = 0
+        self.counts = Counts()
         self.statuses: Counter[str] = Counter()
 
     def add(self, outcome: Outcome) -> None:
         self.done += 1
         self.statuses[outcome.status] += 1
-        self.tokens += outcome.tokens
-        self.calls += outcome.calls
-        self.misses += outcome.misses
-        self.cost = None if self.cost is None or outcome.cost is None else self.cost + outcome.cost
+        self.counts = Counts(**summed([self.counts, outcome.counts]))
 
     def line(self) -> str:
         parts = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
-        cost = "cost unknown" if self.cost is None else f"cost {self.cost:.4f}"
+        spent = self.counts
+        cost = "cost unknown" if spent.cost is None else f"cost {spent.cost:.4f}"
         return (
             f"{self.done} of {counted(self.total, 'attempt')} ({parts or 'none yet'}); "
-            f"{counted(self.calls, 'tool call')}, {counted(self.misses, 'miss')}, {counted(self.tokens, 'token')}, {cost}"
+            f"{counted(spent.calls, 'tool call')}, {counted(spent.misses, 'miss')}, {counted(spent.tokens, 'token')}, {cost}"
         )
 
 
@@ -65,8 +64,8 @@ def describe(outcome: Outcome) -> str:
     """Return one attempt on one line: name, status, metrics, and the answer or the error."""
     names = [name for name in outcome.metrics if not name.startswith(("raw_", "forgiven_"))]
     shown = [f"{name} {_number(outcome.metrics[name])}" for name in names[:4]]
-    if outcome.misses:
-        shown.append(counted(outcome.misses, "miss"))
+    if outcome.counts.misses:
+        shown.append(counted(outcome.counts.misses, "miss"))
     if outcome.error:
         shown.append(one_line(outcome.error))
     elif outcome.answer is not None:

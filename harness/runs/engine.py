@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from stillweb.harness.trace import Counts
 from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,11 +45,7 @@ class Outcome:
     end: str
     status: str
     metrics: dict[str, float | None] = field(default_factory=dict)
-    steps: int = 0
-    calls: int = 0
-    tokens: int = 0
-    cost: float | None = 0.0
-    misses: int = 0
+    counts: Counts = field(default_factory=Counts)
     error: str | None = None
     answer: str | None = None
 

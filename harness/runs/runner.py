@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, chdir
 from dataclasses import replace
 from functools import partial
-from math import fsum
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -36,7 +35,7 @@ from stillweb.harness.scoring import Score, find_scorer
 from stillweb.harness.scoring.judging import failure, unjudged
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.tools.workspace import copy_uploads, uploads_in
-from stillweb.harness.trace import Trace, TraceWriter, read_trace
+from stillweb.harness.trace import Trace, TraceWriter, counts_of, read_trace
 from stillweb.proxy.browser import running
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots._os.signals import SIGNALS
@@ -354,18 +353,12 @@ async def run_one(shop: RunResources, job: Job, *, display: Display | None = Non
         trace.finish()
     if display:
         display.left(attempt, time.perf_counter() - begin)
-    spent, judged = attempt.spent, [e for e in trace.events if e.get("purpose") == "judge"]
-    costs = [spent.cost, *(event.get("cost") for event in judged)]
     return Outcome(
         job,
         played[1],
         score.status,
         score.metrics,
-        spent.steps,
-        spent.calls,
-        spent.tokens + sum(event["usage"]["input"] + event["usage"]["output"] for event in judged),
-        None if None in costs else fsum(cost or 0.0 for cost in costs),
-        spent.misses,
+        counts_of(trace.events),
         played[2] or _reason(score),
         played[0],
     )

@@ -85,8 +85,8 @@ def test_what_judges_used_is_in_the_sums_of_the_terminal_too(run: RunFiles) -> N
     display = SilentDisplay()
     run_attempts(run.path, display=display)
     summary = summarise(run.path)
-    assert display.totals.tokens == summary.tokens > 0
-    assert display.totals.cost is summary.cost is None  # nobody gave a price
+    assert display.totals.counts.tokens == summary.tokens > 0
+    assert display.totals.counts.cost is summary.cost is None  # nobody gave a price
 
 
 @pytest.mark.slow

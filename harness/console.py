@@ -29,6 +29,12 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def show_page(address: str) -> None:
+    """Open an address in the browser where there is a screen; elsewhere a browser of texts would take the terminal."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        click.launch(address)
+
+
 def decimals(value: float, digits: int, sign: str = "") -> str:
     """Format a number with `digits` decimals, and a plus sign if `sign` is "+".
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import OUT
+from stillweb.harness.console import show_page
 
 
 @click.command("demo")
@@ -30,4 +31,4 @@ def command(out: Path, show: bool) -> None:
     tune_process()
     report = walk(out)
     if show:
-        click.launch(report.as_uri())
+        show_page(report.as_uri())

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import FOLDER, OUT
+from stillweb.harness.console import show_page
 
 
 @click.command("report")
@@ -47,4 +48,4 @@ def command(run: Path, out: Path | None, form: str, show: bool) -> None:
         return
     click.echo(str(path))
     if show:
-        click.launch(path.as_uri())
+        show_page(path.as_uri())

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import click
 
 from stillweb.harness.commands.options import FOLDER, OUT, PATH
-from stillweb.harness.console import Until, say
+from stillweb.harness.console import Until, say, show_page
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.snapshots.words import counted
 
@@ -57,6 +57,6 @@ def command(
             url = f"{server.url}run/{quote(next(iter(site.tables)), safe='')}?by=attempt{shown}"
             click.echo(url)
             say("Ctrl-C ends it; reviews are kept in the traces")
-            click.launch(url)
+            show_page(url)
             return until.wait()
     return 0

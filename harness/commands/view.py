@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import OUT, SNAPSHOT
-from stillweb.harness.console import Until, say
+from stillweb.harness.console import Until, say, show_page
 
 
 @click.command("view")
@@ -46,7 +46,7 @@ def command(paths: tuple[Path | str, ...], port: int, show: bool, export: Path |
         click.echo(server.url)
         say("Ctrl-C ends it")
         if show:
-            click.launch(server.url)
+            show_page(server.url)
         return until.wait()
 
 

@@ -496,8 +496,8 @@ def differences(a: Path, b: Path) -> dict[str, list[str]]:
     from stillweb.harness.runs.run_files import RunFiles, changes
 
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
-    old, new = one.deciding(), two.deciding()
-    names = dict.fromkeys(name for name in (*old, *new) if name not in _OF_THE_AGENT)
+    names = dict.fromkeys(name for name in (*one.deciding(), *two.deciding()) if name not in _OF_THE_AGENT)
+    old, new = ({**run.to_json(), **run.deciding()} for run in (one, two))  # with what is as by default
     found = {name: changes(name, stood_on.get(name), stands_on.get(name)) for name in _STANDS_ON}
     found |= {name: changes(name, old.get(name), new.get(name)) for name in names if name not in _STANDS_ON}
     return {name: told for name, told in found.items() if told}

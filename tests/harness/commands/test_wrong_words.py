@@ -12,6 +12,7 @@ from stillweb.snapshots.wacz import seal
 from tests.harness.small_site import make, run_words
 from tests.support.command_line import stillweb
 from tests.support.runs import make_run
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("own_state")]
 
@@ -203,3 +204,20 @@ def test_a_report_that_can_not_be_written_is_named_as_it_was_asked_for(tmp_path:
 def test_a_site_that_was_never_recorded_has_nothing_near(site: Path) -> None:
     done = stillweb("lookup", site, "https://elsewhere.test/0")
     assert (done.code, done.out) == (1, "miss\n  near: nothing\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere pages are opened otherwise")
+@pytest.mark.parametrize("screen", [True, False])
+def test_a_page_is_opened_where_there_is_a_screen(tmp_path: Path, screen: bool) -> None:
+    """A browser of texts would take the terminal of who works over SSH."""
+    run = make_run(tmp_path, ["right"]).path
+    opener = tmp_path / "xdg-open"
+    opener.write_text('#!/bin/sh\necho "$1" > "$0.asked"\n')
+    opener.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    env = {"PATH": path, "DISPLAY": ":9" if screen else "", "WAYLAND_DISPLAY": ""}
+    done = stillweb("report", run, "--open", env=env)
+    assert (done.code, done.out) == (0, f"{run / 'report.html'}\n")
+    if screen:
+        assert until((tmp_path / "xdg-open.asked").exists)
+    assert (tmp_path / "xdg-open.asked").exists() == screen

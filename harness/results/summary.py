@@ -256,8 +256,13 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
     """Return the remarks as sentences without a full stop. Failures are reported by `failed_attempts`."""
     told = []
     settings = files.manifest()[0]
-    if settings.prices and (models := [one for one in summary.unpriced if one not in settings.prices]):
-        told.append(f"the cost is unknown, for --prices has none for {', '.join(models)}")
+    if settings.prices and summary.unpriced:
+        lacking = [one for one in summary.unpriced if one not in settings.prices]
+        told.append(
+            f"the cost is unknown, for --prices has none for {', '.join(lacking)}"
+            if lacking
+            else f"the cost is unknown, for an answer of {', '.join(summary.unpriced)} does not say what it used"
+        )
     if fork := settings.fork:
         told.append(
             f"forked from attempt {fork['attempt']} at {fork['task']} of the run {fork['certificate'][:12]}: "

@@ -208,12 +208,20 @@ def test_a_limit_of_money_wants_the_price_of_the_model_before_anything_is_asked(
         assert endpoint.requests == []
 
 
-def test_a_model_without_a_price_is_named_where_the_cost_is_unknown(tmp_path):
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("another", "--prices has none for another"),
+        ("birder", "an answer of birder does not say what it used"),
+    ],
+)
+def test_why_the_cost_is_unknown_is_told(tmp_path, monkeypatch, model, why):
+    uncounted(monkeypatch)
     with Endpoint(birds) as endpoint:
-        files = run(tmp_path, agent_file(tmp_path, endpoint.url, model="another"), tasks=[bird_task("one")])
+        files = run(tmp_path, agent_file(tmp_path, endpoint.url, model=model), tasks=[bird_task("one")])
     summary = summarise(files.path)
     assert summary.cost is None
-    assert "the cost is unknown, for --prices has none for another" in left_out(files, summary)
+    assert f"the cost is unknown, for {why}" in left_out(files, summary)
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

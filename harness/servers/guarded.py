@@ -27,6 +27,7 @@ IDLE = 75  # keep-alive seconds: longer than clients', so that none is closed wh
 LINGER = 1.0  # seconds for which the rest of a refused request is read
 _OPENING = (b"[", b"{")
 _CR_ALONE = re.compile(rb"\r[^\n]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Guarded:
@@ -129,12 +130,14 @@ def _unreadable(body: bytes, fields: dict[str, str]) -> str:
         return ""
     deep = f"the request is nested more than {DEEPEST} deep. Send a flatter one"
     try:
-        level = [json.loads(body)]
+        level = [json.loads(body, parse_constant=_no_number)]
+        if _SURROGATE.search(body):
+            json.dumps(level, ensure_ascii=False).encode()  # no answer could name half of a pair
     except RecursionError:
         return deep
     except json.JSONDecodeError:
         return ""  # the application will refuse it
-    except ValueError:  # text that is no UTF-8, or a number of thousands of digits
+    except ValueError:  # text that is no UTF-8, or what no JSON holds
         return "the request's JSON can't be read. Send UTF-8, and numbers of at most 4,300 digits"
     if sum(map(body.count, _OPENING)) <= DEEPEST:
         return ""
@@ -146,6 +149,10 @@ def _unreadable(body: bytes, fields: dict[str, str]) -> str:
             for inner in (item.values() if isinstance(item, dict) else item)
         ]
     return deep if level else ""
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
 
 
 async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:
@@ -234,9 +241,13 @@ def configured(
     )
 
 
+_ANSWERED = ("Invalid HTTP request", "Exceeded concurrency limit", "timeout graceful shutdown exceeded")
+
+
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Return False for uvicorn's log records of invalid requests, because the client got an answer."""
-    return "Invalid HTTP request" not in record.getMessage()
+    """Return False for uvicorn's records of requests that were refused, or were under way when the server was ended."""
+    ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not (ended or any(words in record.getMessage() for words in _ANSWERED))
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -344,6 +344,8 @@ def test_what_is_too_much_is_refused(server: Server, capfd: pytest.CaptureFixtur
         b"9" * 100_000,
         b'{"a": -' + b"1" * 5_000 + b"}",
         b'{"a": "\xff\xfe"}',
+        b'{"a": "\\ud800"}',
+        b'{"a": NaN}',
         ("[" * 40_000 + "]" * 40_000).encode("utf-16"),
     ):
         assert ask(Server(server.port, posted(path, deep), deep), b"Host: localhost\r\n") in (400, 403, 413)

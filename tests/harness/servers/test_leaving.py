@@ -81,6 +81,26 @@ def test_a_signal_ends_a_server_whose_client_stays(site: Path, number: signal.Si
 
 
 @pytest.mark.slow
+def test_a_server_that_is_ended_tells_nothing_of_clients_that_left(site: Path) -> None:
+    """Each of their calls was a traceback of sixty lines."""
+    started = Started("mcp", site, "--transport", "http")
+    assert started.process.stderr is not None
+    address = httpx.URL(started.process.stderr.readline().split()[-1])
+    fields = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    with httpx.Client(trust_env=False, timeout=HANG, headers=fields) as client:
+        known = client.post(address, json=HELLO[0]).headers["mcp-session-id"]
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, **ASK})
+        fields |= {"Host": address.netloc.decode(), "Mcp-Session-Id": known, "Content-Length": str(len(body))}
+        head = "\r\n".join(["POST /mcp HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())])
+        for _ in range(5):
+            with socket.create_connection((address.host, address.port or 0), HANG) as left:
+                left.sendall(f"{head}\r\n\r\n{body}".encode())
+        assert client.post(address, json=HELLO[0]).status_code == 200
+    started.process.send_signal(signal.SIGTERM)
+    assert started.end().code == 128 + signal.SIGTERM  # which sees that there was no traceback
+
+
+@pytest.mark.slow
 def test_a_stateless_client_that_has_said_all_gets_its_answer(site: Path) -> None:
     """Also to what takes its time."""
     message = request("tools/call", name="browser_navigate", arguments={"url": BIRDS})

@@ -14,7 +14,8 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from inspect import isfunction
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -323,9 +324,9 @@ def record(
     Secrets are replaced by pseudonyms. On leaving, everything is on disk; GateFailed is raised if a secret was
     learned too late to replace it. Raises UsageError for wrong options, MissingCapability if `port` is in use.
     """
-    from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.contents.provenance import provenance_now
     from stillweb.snapshots.errors import GateFailed, StillwebError
+    from stillweb.snapshots.extras import require
     from stillweb.snapshots.operations import late_secrets
     from stillweb.snapshots.writer import Writer
 
@@ -337,7 +338,7 @@ def record(
         profile = options.profile(_profile_in(Path(out)), Path(out))
     told = provenance or provenance_now("stillweb.record", {"insecure": insecure, "private": private})
     with Writer.open(out, profile=profile, provenance=told) as writer:
-        recorder = Recorder(
+        recorder = require("stillweb.proxy.record.recorder").Recorder(
             writer,
             port=port,
             private=private,
@@ -514,17 +515,17 @@ def _live(
     out: StrPath, snapshot: Snapshot, private: bool, origins: Mapping[str, Any]
 ) -> Iterator[LiveRequests]:
     """Yield a way to the real web that records into the new snapshot `out`; `origins` are a `Recorder`'s options."""
-    from stillweb.proxy.record.live import LiveRequests
-    from stillweb.proxy.record.recorder import Recorder, private_places
     from stillweb.snapshots.contents.provenance import provenance_now
+    from stillweb.snapshots.extras import require
     from stillweb.snapshots.writer import Writer
 
+    recording, asking = require("stillweb.proxy.record.recorder"), require("stillweb.proxy.record.live")
     provenance = provenance_now("replay, what it lacked", {})
-    held = None if private else private_places(capture.url for capture in snapshot.captures())
+    held = None if private else recording.private_places(capture.url for capture in snapshot.captures())
     with (
         Writer.open(out, provenance=provenance) as writer,
-        Recorder(writer, private=private, resolve=held, **origins) as recorder,
-        LiveRequests(recorder) as live,
+        recording.Recorder(writer, private=private, resolve=held, **origins) as recorder,
+        asking.LiveRequests(recorder) as live,
     ):
         yield live
 
@@ -1299,3 +1300,23 @@ def pull(address: str, out: StrPath) -> list[str]:
     from stillweb.harness.export.publication import pull as copy
 
     return copy(address, Path(out))
+
+
+def _naming_extras(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of this module that raises MissingCapability, with the extra, for a module that is not installed."""
+
+    @wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except ModuleNotFoundError as error:
+            from stillweb.snapshots.extras import missing_extra
+
+            raise missing_extra(error) or error from error
+
+    return call
+
+
+for _name, _value in list(globals().items()):
+    if isfunction(_value) and _value.__module__ == __name__ and not _name.startswith("_"):
+        globals()[_name] = _naming_extras(_value)

@@ -108,7 +108,7 @@ def test_the_pytest_plugin_needs_no_extra(bare: Mapping[str, str], site: Path, t
         (["check", "SITE"], "browser"),
         (["ls", "s3://bucket/site.wacz"], "s3"),
         (["mutate", "SITE", "-o", "out", "--css", "p", "--drop"], "agents"),
-        (["replay", "SITE", "--record-misses", "out", "--", "true"], "agents"),
+        (["replay", "SITE", "--record-misses", "out", "--", "true"], "record"),
         (["mcp-record", "-o", "out", "--url", "http://a.test/mcp"], "mcp"),
         (["run", "--tasks", "TASKS", "--agent", "script:AGENT", "--snapshot", "SITE", "-o", "out"], "agents"),
         (["mcp", "SITE"], "mcp"),
@@ -133,6 +133,23 @@ def test_a_missing_extra_is_named(
     assert "Traceback" not in done.stderr
     assert "pip install 'stillweb[" in done.stderr
     assert f"stillweb[{extra}]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "extra"),
+    [
+        ("record('out').__enter__()", "record"),
+        ("coverage('SITE', tasks=[])", "text"),
+        ("check('SITE')", "browser"),
+    ],
+)
+def test_the_python_interface_names_the_extra_too(
+    bare: Mapping[str, str], site: Path, tmp_path: Path, call: str, extra: str
+) -> None:
+    command = [sys.executable, "-c", f"import stillweb; stillweb.{call.replace('SITE', str(site))}"]
+    done = subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "MissingCapability: " in done.stderr
+    assert f"pip install 'stillweb[{extra}]'" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("module", "extra"), [("gym", "gym"), ("inspecting", "inspect")])

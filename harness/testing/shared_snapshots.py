@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.extras import require
 
 MODES = ("none", "once", "new_episodes", "all", "rewrite")
 
@@ -60,13 +61,14 @@ class SharedSnapshots:
         if self._recorder is None:
             with warnings.catch_warnings():  # some packages warn on import, which must not fail the test
                 warnings.simplefilter("ignore", DeprecationWarning)
-                from stillweb.proxy.record.recorder import Recorder
-
+                recorder = require("stillweb.proxy.record.recorder")
             if self._work.exists():
                 shutil.rmtree(self._work)
             self._work.parent.mkdir(parents=True, exist_ok=True)
             self._writer = self._stack.enter_context(self._open_writer())
-            self._recorder = self._stack.enter_context(Recorder(self._writer, upstream_ca=self._upstream_ca))
+            self._recorder = self._stack.enter_context(
+                recorder.Recorder(self._writer, upstream_ca=self._upstream_ca)
+            )
         return self._recorder
 
     def close(self) -> None:

@@ -23,9 +23,10 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.evidence.conversations import Answers, Told, Turn
+from stillweb.snapshots.evidence.conversations import NOTHING, Answers, Told, Turn, message_event
+from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
-from stillweb.snapshots.evidence.spoken import STRAYED, word
+from stillweb.snapshots.evidence.spoken import word
 from stillweb.snapshots.identity import equality
 from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.drawing import DRAWN
@@ -94,33 +95,31 @@ class Conversation:
         return [at for at, (mine, _) in enumerate(self.messages) if mine]
 
 
-def _turns(one: Conversation) -> Iterator[Turn]:
-    """Yield what was said one after the other, but for signs of life."""
-    words: list[str] = []
+def _turns(one: Conversation) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the places of what a client said one after the other, and of what the server said then, but for signs of life."""
     said: list[int] = []
+    told: list[int] = []
     for at, (mine, what) in enumerate(one.messages):
-        if _is_beat(what):
+        if _is_beat(what) is not False:
             continue
-        if mine and said:
-            yield Turn(words, _answer(one, said))
-            words, said = [], []
-        if mine:
-            words.append(_word(one, at))
-        else:
-            said.append(at)
-    if words or said:
-        yield Turn(words, _answer(one, said))
+        if mine and told:
+            yield said, told
+            said, told = [], []
+        (said if mine else told).append(at)
+    if said or told:
+        yield said, told
 
 
-def _word(one: Conversation, at: int) -> str:
-    return one.words[at] if one.words else _text(one.messages[at][1])
+def _turn(one: Conversation, said: Sequence[int], told: Sequence[int]) -> Turn:
+    """Return a turn with a number for what the server said, but for moments and what is drawn for each answer."""
+    text = "\n".join(_text(one.messages[at][1]) for at in told)
+    date = (("Date", formatdate(one.times[told[-1]], usegmt=True)),) if told and one.times else ()
+    answer = equality.label_of(Response(200, "", date, text.encode("utf-8", "surrogatepass")))
+    return Turn([_event(one.messages[at][1]) for at in said], answer)
 
 
-def _answer(one: Conversation, places: Sequence[int]) -> int:
-    """Return a number for what the server said, but for moments and what is drawn for each answer."""
-    body = "\n".join(_text(one.messages[at][1]) for at in places).encode("utf-8", "surrogatepass")
-    date = (("Date", formatdate(one.times[places[-1]], usegmt=True)),) if places and one.times else ()
-    return equality.label_of(Response(200, "", date, body))
+def _event(said: Said) -> Event:
+    return message_event(_framed(said)[2] or _text(said))
 
 
 def conversation(value: Mapping[str, Any]) -> Conversation | None:
@@ -477,7 +476,8 @@ class Player:
         named: set[str] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        own = known[min(turn, len(known) - 1)]
+        self._number = min(turn, len(known) - 1)
+        own = known[self._number]
         self._alive = [own, *(one for one in known if one is not own)]
         self._at = 0  # messages of the leading conversation so far
         self._told = 0  # of these, sent since the client's last message
@@ -506,8 +506,9 @@ class Player:
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
-        self._known = list(self._alive)
+        self._known = known
         self._answers: Answers | None = None  # learnt at the first doubt
+        self._recorded: list[tuple[Conversation, list[int], list[int], Turn]] | None = None
         self._told_server = Told()
         self._most = DRAWN  # the confidence of what is doubted at most
         self.protocol = own.protocol
@@ -545,6 +546,8 @@ class Player:
         unknown = not (fits or doubtful or reordered) and self._given is not None
         if unknown and _is_beat(said) is not False and (answer := self._beat(said)) is not None:
             return answer
+        if not (fits or doubtful or reordered) and (likeliest := self._elsewhere(said)) is not None:
+            reordered = [likeliest]
         if not fits and not doubtful and reordered:
             self._reordered = True
             doubtful = reordered
@@ -557,19 +560,20 @@ class Player:
         fits = fits or doubtful
         if not fits:
             # the real server would have heard it, and may say something else from here on
-            self._doubt(STRAYED)
+            self._doubt(_event(said))
             return None
         # server messages that came by time before this message
         late = [self._turn(one, whole=True)[self._told :] for one in fits]
         held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
         self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
         if held:
-            self._doubt(STRAYED)
+            self._doubt(NOTHING)
         self._alive = fits
         self._count += 1
         self._at = fits[0].heard()[self._count - 1] + 1
-        if not _is_beat(said):
-            self._told_server.add(_word(fits[0], self._at - 1))
+        self._hears(late[0])
+        if _is_beat(said) is False:
+            self._told_server.add(_event(fits[0].messages[self._at - 1][1]))
         self._told = 0
         return self._own(late[0]) + self._more()
 
@@ -652,7 +656,7 @@ class Player:
         spoken = [(at, leads.messages[at][1]) for at in leads.heard()]
         alike = [at for at, one in spoken if _is_beat(one) is not False and _form(one) == _form(said)]
         if _is_beat(said) is None:
-            self._doubt("", recorded=True)
+            self.ambiguous = True
             if not alike:
                 return None
         self.lives = True
@@ -774,6 +778,65 @@ class Player:
         self._inherit(one, moved)
         return moved
 
+    def _elsewhere(self, said: Said) -> Conversation | None:
+        """Return the leading conversation with the likeliest turn that the client's message completes as its next one; None if there is no such turn."""
+        if self._given is None:
+            return None
+        asked, pending = _event(said), self._told_server.pending()
+        alike = [
+            (one, told, at, event, turn.answer)
+            for one, places, told, turn in self._turns()
+            for at, event in zip(places, turn.said, strict=True)
+            if told
+            and event.type == asked.type
+            and Counter(other.key for other in turn.said) == Counter((*pending, event.key))
+        ]
+        alike = [found for found in alike if found[3].key == asked.key] or alike[:AHEAD]
+        likeliest: tuple[float, Conversation, list[int]] | None = None
+        answers = set[tuple[int, int]]()
+        for one, told, at, event, answer in alike:
+            if (event.key, answer) not in answers and self._compared(one, at, said) is not False:
+                answers.add((event.key, answer))
+                chance = self._model().chance(self._told_server, answer, self._number, event)[0]
+                if likeliest is None or chance > likeliest[0]:
+                    likeliest = chance, one, [at, *told]
+        return self._inserted(*likeliest[1:]) if likeliest is not None else None
+
+    def _inserted(self, one: Conversation, places: list[int]) -> Conversation:
+        """Return a copy of the leading conversation in which messages of another one come next, in place of the rest of a turn that has begun."""
+        leads, begun = self._alive[0], bool(self._told_server.pending())
+        end = stop = self._span(leads)[1]
+        for mine in (True, False) if begun else ():
+            while stop < len(leads.messages) and leads.messages[stop][0] is mine:
+                stop += 1
+        more = len(places) - (stop - end)
+
+        def put(items: tuple[_T, ...], others: tuple[_T, ...]) -> tuple[_T, ...]:
+            return (
+                (*items[:end], *(others[place] for place in places), *items[stop:])
+                if items and others
+                else ()
+            )
+
+        longer = replace(
+            leads,
+            messages=put(leads.messages, one.messages),
+            times=put(leads.times, one.times),
+            words=put(leads.words, one.words),
+            looks=tuple((steps, n if n <= end else max(n, stop) + more) for steps, n in leads.looks),
+        )
+        awaited = self._awaited[id(leads)].items()
+        self._awaited[id(longer)] = {
+            n + more * (n >= stop): what for n, what in awaited if not end <= n < stop
+        }
+        self._inherit(leads, longer)
+        if self._ids[id(one)] is not self._ids[id(leads)]:
+            self._ids[id(longer)].update(self._ids[id(one)])
+            self._echoes[id(longer)] += self._echoes[id(one)]
+            self._joined[id(longer)].update(self._joined[id(one)])
+            self._numbers[id(longer)].update(self._numbers[id(one)])
+        return longer
+
     def step(self, number: int) -> list[Said]:
         """Return the server's messages up to the view after `number` steps.
 
@@ -802,7 +865,7 @@ class Player:
         # the real server would now say something that was recorded later, or was never recorded
         self.silent = self.unsaid or (bool(leading) and (key is None or due))
         if self.silent:
-            self._doubt(STRAYED)
+            self._doubt(NOTHING)
         return new
 
     @property
@@ -813,26 +876,36 @@ class Player:
             at >= self._at and self._made[awaits] >= count for at, (awaits, count) in leading.items()
         )
 
-    def _doubt(self, word: str, *, recorded: bool = False) -> None:
+    def _doubt(self, event: Event) -> None:
         """Note what the real server would have been told beside, or would be told later than recorded."""
         self.ambiguous = True
-        self._told_server.add(word, recorded=recorded)
+        self._told_server.add(event, recorded=False)
 
     def confidence(self) -> tuple[float, list[str]]:
         """Return the chance that the real server would say what is said now, and the grounds in words; certainty without doubt."""
         if not self.ambiguous:
             return 1.0, []
-        if self._answers is None:
-            self._answers = Answers(map(_turns, self._known))
         one, places = self._alive[0], list[int]()
         for at in range(self._span(one)[0], len(one.messages)):
             mine, what = one.messages[at]
             if mine and places:
                 break
-            if not (mine or _is_beat(what)):
+            if not mine and _is_beat(what) is False:
                 places.append(at)
-        chance, grounds = self._answers.chance(self._told_server, _answer(one, places))
+        chance, grounds = self._model().chance(self._told_server, _turn(one, (), places).answer, self._number)
         return min(chance, self._most), grounds
+
+    def _model(self) -> Answers:
+        if self._answers is None:
+            talks = [[turn for one, *_, turn in self._turns() if one is own] for own in self._known]
+            self._answers = Answers(talks)
+        return self._answers
+
+    def _turns(self) -> list[tuple[Conversation, list[int], list[int], Turn]]:
+        """Return the turns of all conversations, each with the places of what its client said, and of what the server said then."""
+        if self._recorded is None:
+            self._recorded = [(one, *turn, _turn(one, *turn)) for one in self._known for turn in _turns(one)]
+        return self._recorded
 
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts, as `words` holds it; "" if there is none."""
@@ -890,7 +963,12 @@ class Player:
                 self.ambiguous = True
         self._told += len(new)
         self._at += len(new)
+        self._hears(new)
         return told
+
+    def _hears(self, messages: list[Said]) -> None:
+        if any(_is_beat(what) is False for what in messages):
+            self._told_server.answered()
 
     def _align(self, one: Conversation, messages: list[Said], told: list[Said]) -> bool:
         """Let the ids that a client is `told` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""

@@ -1,73 +1,120 @@
-"""The model of a web socket: what the server says after what its client said, weighed as a site's answers are."""
+"""The model of a web socket: what the server says after what its client said, weighed as a site's answers to writes are."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.events import MOST, SAY, Event, History, flat, shortened
 from stillweb.snapshots.evidence.explain import grounds
-from stillweb.snapshots.evidence.model import Model, Parts
-from stillweb.snapshots.evidence.priors import KINDS
+from stillweb.snapshots.evidence.model import NO_PARTS, Model, Parts
 from stillweb.snapshots.identity.keys import mix
+from stillweb.snapshots.identity.numbering import ids_in
+
+# Members whose values say what a message is, as paths do of requests
+_NAMING = re.compile(
+    r"(?:.*\.)?(?:\d|action|cmd|command|event|kind|method|msg|msg_type|name|op|type)=[^\W\d][^\d]{0,60}"
+)
+_WORD = re.compile(r"[A-Za-z]{2,40}")
 
 
 class Turn(NamedTuple):
-    """The words that a client said one after the other, and a number for what the server said then."""
+    """What a client said before the server said something, and a number for that."""
 
-    words: Sequence[str]
+    said: Sequence[Event]
     answer: int
 
 
+def message_event(text: str) -> Event:
+    """Return what a client said as an event, but for ids that are drawn. Its type is the names in JSON, or the first word of another text."""
+    bare = text
+    for one in set(ids_in(text)):
+        bare = bare.replace(one, "")
+    try:
+        value = json.loads(bare)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, list):
+        value = {str(number): one for number, one in enumerate(value)}
+    pairs = [*flat("", value, len(bare))] if isinstance(value, dict) and len(value) <= MOST else []
+    found = ((n, _NAMING.fullmatch(f"{n}={v}")) for n, v in pairs)
+    names = ",".join(sorted({name[0] if name else n for n, name in found}))
+    if not pairs and (first := _WORD.match(bare)):
+        names = first[0]
+    # no parameters: an answer shows what changed, so that words which it lacks say nothing
+    return Event(f"{SAY} / {shortened(names)}", "write", mix(bare), (), frozenset())
+
+
 class Told:
-    """A client's messages so far, which give the parts of its next one."""
+    """What a client said so far. The order of what it said between two answers does not count."""
 
     def __init__(self) -> None:
-        self.last = ""  # recorded word; "" before the first
-        self._words, self._count, self._order = 0, 0, 0
+        self._history = History()
+        self._turn: list[Event] = []
+        self._answered = False
 
-    def add(self, word: str, *, recorded: bool = True) -> None:
-        """Note a word; one that was not recorded has no place in the recorded order, and a receipt ("") no more than that."""
-        if word:
-            self._words += mix(word)
-            self._count += 1
+    def add(self, event: Event, *, recorded: bool = True) -> None:
+        """Note a message; one that was not recorded belongs to no recorded turn."""
+        if self._answered:
+            for one in _in_order(self._turn) or [NOTHING]:
+                self._history.add(one)
+            self._turn, self._answered = [], False
         if recorded:
-            self._order = mix(self._order, word)
-            self.last = word or self.last
+            self._turn.append(event)
+        else:
+            self._history.add(event)
 
-    def parts(self) -> dict[str, str]:
-        return {
-            "~messages": repr([(f"{self._words:x}", self._count)]),
-            "~order of messages": f"{self._order:016x}",
-        }
+    def answered(self) -> None:
+        """Note that the server said something: what the client says next is another turn."""
+        self._answered = True
+
+    def pending(self) -> list[int]:
+        """Return the keys of the messages that the server has not answered yet."""
+        return [] if self._answered else [one.key for one in self._turn]
+
+    def pasts(self, following: Event | None = None) -> Iterator[tuple[int, tuple[History, int]]]:
+        """Yield the key of each message that the server answers, and its past: of what is said next, or of the last turn."""
+        turn = _in_order(self._turn) or [NOTHING]
+        lasts = [following] if following is not None else turn[::-1]
+        for last in lasts:
+            others = self._turn if following is not None else [one for one in turn if one is not last]
+            past = History([*self._history.events, *_in_order(others)]) if others else self._history
+            yield last.key, (past, len(past))
+
+
+NOTHING = Event(f"{SAY} / ", "write", 0, (), frozenset())  # in place of a client's message
+
+
+def _in_order(turn: Iterable[Event]) -> list[Event]:
+    return sorted(turn, key=lambda one: one.key)
 
 
 class Answers:
     """The model of the web sockets of one address."""
 
     def __init__(self, talks: Iterable[Iterable[Turn]]) -> None:
-        """Learn from the turns of recorded sockets, of which the client follows the first."""
+        """Learn from the turns of recorded sockets."""
         moments = count()
 
         def recorded(number: int, turns: Iterable[Turn]) -> Iterator[tuple[str, Event, int, Parts, int]]:
-            told = Told()
-            for words, answer in turns:
-                for word in words:
-                    told.add(word)
-                for word in words or ("",):
-                    yield str(number), _event(word), answer, told.parts(), next(moments)
+            for turn in turns:
+                for one in _in_order(turn.said) or [NOTHING]:
+                    yield f"socket {number}", one, turn.answer, NO_PARTS, next(moments)
 
-        self._model = Model((one for talk in enumerate(talks) for one in recorded(*talk)), KINDS)
+        self._model = Model(one for talk in enumerate(talks) for one in recorded(*talk))
 
-    def chance(self, told: Told, answer: int) -> tuple[float, list[str]]:
-        """Return the chance of an answer to a client's last word, and the grounds; certainty where none was recorded to compare."""
-        key, past, parts = mix(told.last), (History(), 0), told.parts()
-        if key not in self._model.targets or answer not in self._model.targets[key].answers:
-            return 1.0, []
-        chance = self._model.predict(key, past, None, parts)[answer]
-        return chance, grounds(self._model, key, past, parts, answer)
+    def chance(
+        self, told: Told, answer: int, number: int, following: Event | None = None
+    ) -> tuple[float, list[str]]:
+        """Return the chance of an answer to what a client of the socket of a `number` said last, or says next, and the grounds.
 
-
-def _event(word: str) -> Event:
-    return Event(f"SAY /{word} ", "write", mix(word), (), frozenset())
+        It is certain where no answer was recorded to compare.
+        """
+        for key, past in told.pasts(following):
+            if key in self._model.targets and answer in self._model.targets[key].answers:
+                chance = self._model.predict(key, past, name=str(number)).get(answer, 0.0)
+                return chance, grounds(self._model, key, past, NO_PARTS, answer)
+        return 1.0, []

@@ -45,6 +45,7 @@ _DOING = _SIGNING | set(
 )
 MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
 LONG = 1024  # characters of a text that an event keeps
+SAY = "SAY"  # in place of the method of what is said over a web socket
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
 
@@ -230,7 +231,7 @@ def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
     elif body.kind == MULTIPART:
         found += [(p.name, _text(p.content)) for p in body.value]
     elif body.kind == JSON:
-        found += (pair for pair in _flat("", body.value, body.size) if pair[0] != "query")
+        found += (pair for pair in flat("", body.value, body.size) if pair[0] != "query")
     elif body.value:
         found.append(("body", hashlib.sha256(body.value).hexdigest()))  # lets other threads go on meanwhile
     return found
@@ -240,10 +241,10 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
+def flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _flat(f"{prefix}.{name}" if prefix else name, inner, size)
+            yield from flat(f"{prefix}.{name}" if prefix else name, inner, size)
     else:
         yield (
             prefix,

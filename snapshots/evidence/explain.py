@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.conditions import Peek, Place
 from stillweb.snapshots.evidence.confidence import Confidence
-from stillweb.snapshots.evidence.events import Event, History
+from stillweb.snapshots.evidence.events import SAY, Event, History
 from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, Near
 from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
@@ -106,6 +106,8 @@ def _times(times: int, of: int, answers: int) -> str:
 def _event(event: Event) -> str:
     """Return an event as its method, path and values."""
     method, address = event.type.split(" ")[:2]
+    if method == SAY:
+        return _type(event.type)
     _, slash, path = address.partition("/")
     shown = " ".join(f"{name}={value}" for name, value in event.parameters if not name.startswith("#"))
     numbers = [value for name, value in event.parameters if name.startswith("#")]
@@ -117,7 +119,9 @@ def _event(event: Event) -> str:
 def _type(t: str) -> str:
     if t.startswith(PART):
         return t[1:].replace("(given)", "").strip()
-    method, address = t.split(" ")[:2]  # the rest names parameters
+    method, address, names = t.split(" ", 2)
+    if method == SAY:
+        return f"message {names[:LONG]}".strip()
     return f"{method} {urlsplit(f'//{address}').path or '/'}"
 
 
@@ -128,7 +132,7 @@ def _part(t: str, parts: Parts) -> str:
         return f"no {_type(t)}"
     if parts[t] in (ANEW, OTHER):
         return "no recorded value"
-    if t in ("~words", "~messages"):  # each word with how often it was said
+    if t == "~words":  # each word with how often it was said
         return (
             f"{counted(sum(times for _, times in literal_eval(parts[t])), 'message')} said over web sockets"
         )

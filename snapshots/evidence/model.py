@@ -34,6 +34,7 @@ ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
+FOLDED = 1 << 18  # events of folded histories that are kept, each in some 100 bytes
 SAMPLED = 16  # answers that tell which words are usual
 # parameters whose values name things; numbers of a path are called #0 …
 _NAMING = re.compile(r"#\d+|.*(?:id|pk)", re.IGNORECASE)
@@ -177,6 +178,8 @@ class Model:
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
         self._fits: dict[tuple[int, Chosen, str], Fit] = {}
+        self._folds: dict[tuple[int, Chosen, str], tuple[list[int], list[int], list[float]]] = {}
+        self._folded_events = 0
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
@@ -424,9 +427,26 @@ class Model:
                 yield o, _with_parts(0, named, o.parts)
                 continue
             if found is None:
-                found = folded[id(o.history)] = fold(o.history, target.event, chosen, reduction)
+                found = folded[id(o.history)] = self._folded(o.history, target.event, chosen, reduction)
             places, states, _ = found
             yield o, _with_parts(states[bisect_left(places, o.place)], named, o.parts)
+
+    def _folded(
+        self, history: History, target: Event, chosen: Chosen, reduction: str
+    ) -> tuple[list[int], list[int], list[float]]:
+        """Return what `fold` does of a recorded history, kept where it is the same for all targets."""
+        if reduction == "shown" or any(own for _, own in chosen):
+            return fold(history, target, chosen, reduction)
+        memo = id(history), chosen, reduction
+        found = self._folds.get(memo)
+        if found is None:
+            found = fold(history, target, chosen, reduction)
+            self._folded_events += len(found[0])
+            if self._folded_events > FOLDED:
+                self._folds.clear()
+                self._folded_events = len(found[0])
+            self._folds[memo] = found
+        return found
 
     # Prediction
 

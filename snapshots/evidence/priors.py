@@ -106,8 +106,6 @@ PARTS = {
     r"field .*": 0.05,
     r"anew .*": 0.02,
     r"order": 0.15,  # of values of one name
-    r"messages": 0.15,  # that were said over a web socket before one
-    r"order of messages": 0.03,  # the same, where the server said nothing between them
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io|jsonp|json-rpc|mutation-id|soap|presigned|tool-call)": 0.002,
     r"rule (cache-buster|timestamp)": 0.001,
     r"rule (request-id|oauth|saml|content-id)": 0.03,
@@ -115,7 +113,7 @@ PARTS = {
     r"rule issued-value": 0.3,
     r"rule .*": 0.15,
 }
-OTHER_PARTS = 0.3  # a field of an application, a moment, what was said over a web socket
+OTHER_PARTS = 0.3  # a field of an application, a moment, what was said over a web socket before a request
 _PARTS = [(re.compile(pattern), chance) for pattern, chance in PARTS.items()]
 
 

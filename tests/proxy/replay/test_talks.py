@@ -796,7 +796,7 @@ def test_commands_of_centrifugo_in_one_message_come_in_another_order(tmp_path: P
 
 def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:
     """A page that is shown long after it must not be taken for sure."""
-    with replayed(tmp_path / "s") as (gateway, peer, client):
+    with replayed(tmp_path / "s", least=0.5) as (gateway, peer, client):
         hear(peer, client)
         peer.sendall(client.send(TextMessage('{"add":"milk"}')))
         peer.sendall(client.send(TextMessage('{"add":"tea"}')))
@@ -833,8 +833,8 @@ def test_such_an_answer_is_a_miss_where_only_sure_ones_are_served(tmp_path: Path
     ("said", "chance", "ground"),
     [
         ("abcd", 1.0, ""),
-        ("bacd", 0.9, "whether order of messages matters was never seen (0.03)"),
-        ("a!bcd", 0.88, "whether messages matters was never seen (0.15)"),
+        ("bacd", 0.9, "recorded once"),
+        ("a!bcd", 0.78, "whether message matters was never seen (0.28)"),
     ],
 )
 def test_a_doubt_says_how_likely_the_answer_is_by_the_model(said: str, chance: float, ground: str) -> None:
@@ -867,6 +867,29 @@ def test_what_is_answered_otherwise_each_time_is_so_after_messages_in_another_or
     assert one.confidence()[0] > SERVED
 
 
+def test_a_question_in_another_order_is_answered_where_what_came_before_did_not_matter() -> None:
+    """A question that was answered alike before and after others is answered in any order; what counts is not."""
+    asked = [("who", "I"), ("price", "5")]
+    turns = [*asked, *asked, ("add", "1 thing"), *asked, ("add", "2 things"), *asked]
+    one = answering(*(message for said, told in turns for message in ((True, said), (False, told))))
+    served = {}
+    for said in ("price", "add", "who", "price"):
+        told = one.client("http://h/", said)
+        served[said] = told if one.confidence()[0] > SERVED else None
+    assert served == {"price": ["5"], "add": None, "who": ["I"]}
+    assert one.rules == "order"
+
+
+def test_of_a_turn_of_several_messages_the_last_brings_what_was_said_to_it_elsewhere() -> None:
+    """What is said to each of three messages comes in any order after the head that all have; what lacks then is not waited for."""
+    turns = [((True, "head"), (True, kind), (False, f"{kind} kettles")) for kind in ("gas", "tea", "camping")]
+    one = answering(*(message for turn in turns for message in turn))
+    for kind in ("camping", "gas"):
+        assert one.client("http://h/", "head") == []
+        assert one.client("http://h/", kind) == [f"{kind} kettles"]
+    assert one.ambiguous
+
+
 @pytest.mark.parametrize("least", [SERVED, 0.9])
 def test_an_answer_less_likely_than_asked_is_a_miss_and_one_that_is_served_is_counted(
     tmp_path: Path, least: float
@@ -878,11 +901,11 @@ def test_an_answer_less_likely_than_asked_is_a_miss_and_one_that_is_served_is_co
         if least == SERVED:
             assert hear(peer, client) == '["tea"]'
             *_, last = gateway.ledger.entries()
-            assert (last["verdict"], last["confidence"]) == ("exact", 0.88)
+            assert (last["verdict"], last["confidence"]) == ("exact", 0.66)
             assert gateway.stats.presumed == 1
         else:
             assert until(lambda: len(gateway.ledger.misses()) == 2)
-            assert "0.88" in gateway.ledger.misses()[1]["why"]
+            assert "0.66" in gateway.ledger.misses()[1]["why"]
 
 
 @pytest.mark.parametrize(("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies")])

@@ -8,8 +8,10 @@ import re
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.inspect import type_info
 
 T = TypeVar("T")
+_STEP = re.compile(r"\.(\w+)|\[[^]]*\]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
@@ -21,7 +23,26 @@ def shaped(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error).replace("`", "")) from None
+        said, at, place = str(error).replace("`", "").partition(" - at ")
+        if said.startswith("Invalid enum value"):
+            said += f", none of {', '.join(map(str, _choices(kind, place)))}"
+        raise ValueError(f"{said}{at}{place}") from None
+
+
+def _choices(kind: Any, place: str) -> list[object]:
+    """Return the values that `kind` allows at a place such as `$.models[0].name` or `key in $.prices`."""
+    found = [type_info(kind)]
+    for name in _STEP.findall(place):
+        inner: list[Any] = []
+        for one in found:
+            if hasattr(one, "fields"):
+                inner += [field.type for field in one.fields if field.encode_name == name]
+            else:  # of an object without fields, or of a list
+                inner += [getattr(one, of) for of in ("value_type", "item_type") if hasattr(one, of)]
+        found = [one for each in inner for one in getattr(each, "types", (each,))]
+    if place.startswith("key in "):
+        found = [getattr(one, "key_type", one) for one in found]
+    return [value for one in found for value in getattr(one, "values", ())]
 
 
 def must_be_known(value: Any, kind: type) -> None:

@@ -123,8 +123,8 @@ def test_a_wrong_argument_is_named(snapshot: Path, call: Any, message: str) -> N
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"tape": "rekord"}, "'tape' must be one of record, replay"),
-        ({"epochs": 0}, "'epochs' must be 1 to"),
+        ({"tape": "rekord"}, "'rekord', none of auto, none, record, replay - at \\$.tape"),
+        ({"epochs": 0}, "Expected int >= 1 - at \\$.epochs"),
         ({"parallel": 0}, "must be at least 1, not 0"),
         ({"min_confidence": 65}, "min-confidence 65: must be"),
         ({"tasks": [{"id": "one"}]}, "question"),

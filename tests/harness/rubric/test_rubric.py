@@ -201,7 +201,10 @@ def test_the_file_that_a_person_edits(tmp_path: Path) -> None:
         ({"ordered": "yes"}, "ordered"),
         ({"header": "maybe"}, "header"),
         ({"fields": {"nothing": {}}}, "fields"),
-        ({"fields": {"name": {"type": "number"}}}, "fields.name: Invalid enum value 'number' - at $.type"),
+        (
+            {"fields": {"name": {"type": "number"}}},
+            "fields.name: Invalid enum value 'number', none of date, decimal, id_list, integer, string - at $.type",
+        ),
         ({"fields": {"name": {"aliases": {"a": 1}}}}, "aliases"),
         ({"fields": {"name": {"units": {"a": {"to": "b", "factor": "x"}}}}}, "factor"),
         ({"fields": {"name": {"units": {"a": {"of": "b"}}}}}, "units"),

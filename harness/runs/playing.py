@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # `play` runs in each agent's process, which has to start qui
 
 IN_PROCESS = "a process of its own: the agent is a function in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
+MOST_ANSWER = 4_000_000  # characters; one of 64 MB of odd bytes took 4 GB to trace and score
 
 
 def time_of(agent: Agent, limit: float | None, *, repeating: bool) -> float | None:
@@ -66,6 +67,8 @@ async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = l
     # foreign code may return anything; a trace holds text only
     if text is not None and not isinstance(text, str):
         return None, "error", f"the agent's answer is no text but {type(text).__name__}"
+    if text is not None and len(text) > MOST_ANSWER:
+        return None, "error", f"the agent's answer has more than {MOST_ANSWER:,} characters, which is none"
     return text, "none" if text is None else "answered", None
 
 

@@ -212,6 +212,12 @@ def test_nothing_that_a_program_leaves_in_its_folder_ends_the_run_or_stays(
     assert not list(temporary.iterdir())
 
 
+def test_an_answer_without_an_end_is_none(tmp_path: Path) -> None:
+    """The attempt fails in its own words, whatever the bytes are."""
+    said = program_says(tmp_path, r"import os; os.write(1, b'\xed\0' * 3_000_000)")
+    assert said == "the agent's answer has more than 4,000,000 characters, which is none"
+
+
 def test_a_program_with_the_machines_network_has_none_of_its_abstract_sockets(tmp_path: Path) -> None:
     """Without a snapshot, or with hosts that it asks itself, a program has no network of its own."""
     reason = can_confine(network="shared", limits=None)

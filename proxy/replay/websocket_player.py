@@ -23,7 +23,7 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.evidence.conversations import NOTHING, Answers, Told, Turn, message_event
+from stillweb.snapshots.evidence.conversations import WRITE, Answers, Told, Turn, message_event
 from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
 from stillweb.snapshots.evidence.spoken import word
@@ -567,7 +567,7 @@ class Player:
         held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
         self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
         if held:
-            self._doubt(NOTHING)
+            self._doubt(WRITE)
         self._alive = fits
         self._count += 1
         self._at = fits[0].heard()[self._count - 1] + 1
@@ -865,7 +865,7 @@ class Player:
         # the real server would now say something that was recorded later, or was never recorded
         self.silent = self.unsaid or (bool(leading) and (key is None or due))
         if self.silent:
-            self._doubt(NOTHING)
+            self._doubt(WRITE)
         return new
 
     @property

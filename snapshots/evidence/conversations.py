@@ -58,7 +58,7 @@ class Told:
 
     def add(self, event: Event, *, recorded: bool = True) -> None:
         """Note a message; one that was not recorded belongs to no recorded turn."""
-        if self._answered:
+        if self._answered and event is not WRITE:
             for one in _in_order(self._turn) or [NOTHING]:
                 self._history.add(one)
             self._turn, self._answered = [], False
@@ -86,6 +86,7 @@ class Told:
 
 
 NOTHING = Event(f"{SAY} / ", "write", 0, (), frozenset())  # in place of a client's message
+WRITE = Event(f"{SAY} / by HTTP", "weak write", 1, (), frozenset())  # one that was not recorded there
 
 
 def _in_order(turn: Iterable[Event]) -> list[Event]:

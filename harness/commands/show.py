@@ -28,38 +28,39 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     from stillweb.harness.runs.run_files import RunFiles
 
     summary = summarise(run)
-    if as_json:
-        print_json({**summary.to_json(measured=True), "certificate": certificate or None})
-        return summary
-    named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
-    every = named or list(summary.means)
-    names = every[:MOST_METRICS]
     attempts = []
     for task, number, trace in RunFiles(run).attempts():
         score = trace.last("score") if trace is not None else None
         metrics = score["metrics"] if score else {}
-        status = score["status"] if score else "unfinished"
-        attempts.append((task, number, status, [value_of(metrics, task.scorer, name) for name in names]))
+        attempts.append((task, number, score["status"] if score else "unfinished", metrics))
+    spreads = {
+        name: _spread(
+            [(task, value_of(metrics, task.scorer, name)) for task, *_, metrics in attempts if task.scorer in giving]
+        )
+        for name, giving in summary.given_by.items()
+        if name in summary.means
+    }  # fmt: skip
+    if as_json:
+        told = {name: {"spread": one, "standard_error": error} for name, (one, error) in spreads.items()}
+        print_json({**summary.to_json(measured=True), "spreads": told, "certificate": certificate or None})
+        return summary
+    named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
+    every = named or list(summary.means)
+    names = every[:MOST_METRICS]
     means = [summary.means[name] for name in names]
     partly = any(mean.scored < mean.of for mean in means)
     listed = each or len(attempts) <= FEW
     rows = [
-        [f"{task.id}.{number}", status, *map(_number, values)]
-        for task, number, status, values in attempts
+        [f"{task.id}.{number}", status, *(_number(value_of(metrics, task.scorer, name)) for name in names)]
+        for task, number, status, metrics in attempts
         if listed
     ]
     title, blank = (["attempt", "status"], [""]) if listed else ([""], [])
     rows.append(["mean of all", *blank, *(_number(mean.mean_of_all) for mean in means)])
     if partly:
         rows.append(["mean of scored", *blank, *(_number(mean.mean) for mean in means)])
-    of_tasks = [
-        _spread(
-            [(task, values[at]) for task, _, _, values in attempts if task.scorer in summary.given_by[name]]
-        )
-        for at, name in enumerate(names)
-    ]
-    rows.append(["spread", *blank, *(_number(spread) for spread, _ in of_tasks)])
-    rows.append(["standard error", *blank, *(_number(error) for _, error in of_tasks)])
+    rows.append(["spread", *blank, *(_number(spreads[name][0]) for name in names)])
+    rows.append(["standard error", *blank, *(_number(spreads[name][1]) for name in names)])
     click.echo(table([*title, *names], rows))
     if partly:
         click.echo("mean of all counts an attempt without a score as 0, mean of scored leaves it out")

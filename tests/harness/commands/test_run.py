@@ -290,6 +290,9 @@ def test_forms_of_one_base_task_count_once_in_the_standard_error(
     assert code == 0
     # sums of the deviations of each base from the mean of 0.5: 1, -1 and 0; sqrt((1 + 1 + 0) * 3 / 2) / 6
     assert re.search(r"standard error +0\.289", out)
+    _, told = call(capsys, "score", tmp_path / "run", "--json")
+    found = json.loads(told)["spreads"]["exact"]
+    assert (round(found["spread"], 3), round(found["standard_error"], 3)) == (0.548, 0.289)
 
 
 def test_base_tasks_with_one_mean_have_no_standard_error(

@@ -76,6 +76,7 @@ def test_the_report_stands_alone_and_shows_what_was_wrong(demo: tuple[Path, str]
     assert 'src="http' not in html
 
 
+@pytest.mark.peer
 def test_outside_readers_agree_on_every_capture(demo: tuple[Path, str], tmp_path: Path) -> None:
     sealed = demo[0] / "site.wacz"
     assert verify(sealed) == []

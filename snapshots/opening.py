@@ -340,9 +340,12 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
 
 def list_size(place: Place) -> int:
     """Return the bytes of a zip's list of files, as the records at its end say (APPNOTE 4.3.14 to 4.3.16); 0 for what is no zip."""
-    start = max(0, place.size - (1 << 16) - 200)
-    end = place.read(start, place.size - start)
-    plain = end[-22:-18] == b"PK\x05\x06" and end[-2:] == b"\0\0"  # without a comment
+    for most in (98, (1 << 16) + 200):  # bytes of these records, without a comment and with any
+        start = max(0, place.size - most)
+        end = place.read(start, place.size - start)
+        plain = end[-22:-18] == b"PK\x05\x06" and end[-2:] == b"\0\0"
+        if plain:
+            break
     at = len(end) - 22 if plain else end.rfind(b"PK\x05\x06")
     sizes = [end[at + 12 : at + 16]] if at >= 0 else []
     if at >= 76 and end[at - 20 : at - 16] == b"PK\x06\x07":  # ZIP64's records stand before it

@@ -41,8 +41,8 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
         if name in summary.means
     }  # fmt: skip
     if as_json:
-        told = {name: {"spread": one, "standard_error": error} for name, (one, error) in spreads.items()}
-        print_json({**summary.to_json(measured=True), "spreads": told, "certificate": certificate or None})
+        by_name = {name: {"spread": one, "standard_error": error} for name, (one, error) in spreads.items()}
+        print_json({**summary.to_json(measured=True), "spreads": by_name, "certificate": certificate or None})
         return summary
     named = [name for name in summary.means if not name.startswith(("raw_", "forgiven_"))]
     every = named or list(summary.means)

@@ -595,9 +595,12 @@ class Player:
 
     def _compared(self, one: Conversation, at: int, said: Said) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
-        stored, told = one.messages[at][1], renumbered(said, _turned(self._ids[id(one)]))
+        stored, own = one.messages[at][1], self._ids[id(one)]
+        told = renumbered(said, _turned(own))
         if self._names_another(one, stored, told):
             return False
+        if own and any(own.get(name, name) != name for name in ids_in(_text(said))):
+            return False  # a recorded id for which the client has another one by now
         found = self._same(one.url, stored, told)
         if found is not False or self._given is None:
             return found

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import REFUSED, Event, History
+from stillweb.snapshots.evidence.events import REFUSED, SAY, Event, History
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import PREFIX
@@ -791,7 +791,9 @@ def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
 
 
 def _writes_to(t: str, read: str) -> bool:
-    """Return True if a type writes to the path that another one reads; things and their list have one."""
+    """Return True if a type writes to the path that another one reads; things and their list have one, and so do messages of one type."""
+    if t.startswith(SAY):
+        return t == read
     return read.startswith("GET ") and not t.startswith("GET ") and _thing(t) == _thing(read)
 
 

@@ -796,7 +796,7 @@ def test_commands_of_centrifugo_in_one_message_come_in_another_order(tmp_path: P
 
 def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(tmp_path: Path) -> None:
     """A page that is shown long after it must not be taken for sure."""
-    with replayed(tmp_path / "s", least=0.5) as (gateway, peer, client):
+    with replayed(tmp_path / "s", least=0.2) as (gateway, peer, client):
         hear(peer, client)
         peer.sendall(client.send(TextMessage('{"add":"milk"}')))
         peer.sendall(client.send(TextMessage('{"add":"tea"}')))
@@ -834,7 +834,7 @@ def test_such_an_answer_is_a_miss_where_only_sure_ones_are_served(tmp_path: Path
     [
         ("abcd", 1.0, ""),
         ("bacd", 0.9, "recorded once"),
-        ("a!bcd", 0.78, "whether message matters was never seen (0.28)"),
+        ("a!bcd", 0.6, "whether message matters was never seen (0.52)"),
     ],
 )
 def test_a_doubt_says_how_likely_the_answer_is_by_the_model(said: str, chance: float, ground: str) -> None:
@@ -890,7 +890,7 @@ def test_of_a_turn_of_several_messages_the_last_brings_what_was_said_to_it_elsew
     assert one.ambiguous
 
 
-@pytest.mark.parametrize("least", [SERVED, 0.9])
+@pytest.mark.parametrize("least", [0.3, SERVED])
 def test_an_answer_less_likely_than_asked_is_a_miss_and_one_that_is_served_is_counted(
     tmp_path: Path, least: float
 ) -> None:
@@ -898,14 +898,14 @@ def test_an_answer_less_likely_than_asked_is_a_miss_and_one_that_is_served_is_co
         hear(peer, client)
         peer.sendall(client.send(TextMessage('{"add":"milk"}')))
         peer.sendall(client.send(TextMessage('{"add":"tea"}')))
-        if least == SERVED:
+        if least < SERVED:
             assert hear(peer, client) == '["tea"]'
             *_, last = gateway.ledger.entries()
-            assert (last["verdict"], last["confidence"]) == ("exact", 0.66)
+            assert (last["verdict"], last["confidence"]) == ("exact", 0.37)
             assert gateway.stats.presumed == 1
         else:
             assert until(lambda: len(gateway.ledger.misses()) == 2)
-            assert "0.66" in gateway.ledger.misses()[1]["why"]
+            assert "0.37" in gateway.ledger.misses()[1]["why"]
 
 
 @pytest.mark.parametrize(("one", "accept"), [(GIVEN, "rule"), (OWN[1], "varies")])

@@ -740,7 +740,8 @@ def _sent(t: str, o: Observation) -> set[str]:
     """Return the words that were sent with a type or as a part before an answer."""
     if t.startswith(PART):
         return words_of(o.parts.get(t, ""))
-    return {word for event in o.history.of(t, o.place) for word in _said(event)}
+    alike = {event.done: event for event in o.history.of(t, o.place)}  # of a thousand most are
+    return {word for event in alike.values() for word in _said(event)}
 
 
 def _said(event: Event) -> set[str]:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -95,7 +96,7 @@ class Conversation:
         return [at for at, (mine, _) in enumerate(self.messages) if mine]
 
 
-def _turns(one: Conversation) -> Iterator[tuple[list[int], list[int]]]:
+def _places_of_turns(one: Conversation) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the places of what a client said one after the other, and of what the server said then, but for signs of life."""
     said: list[int] = []
     told: list[int] = []
@@ -110,7 +111,7 @@ def _turns(one: Conversation) -> Iterator[tuple[list[int], list[int]]]:
         yield said, told
 
 
-def _turn(one: Conversation, said: Sequence[int], told: Sequence[int]) -> Turn:
+def _weighed(one: Conversation, said: Sequence[int], told: Sequence[int]) -> Turn:
     """Return a turn with a number for what the server said, but for moments and what is drawn for each answer."""
     text = "\n".join(_text(one.messages[at][1]) for at in told)
     date = (("Date", formatdate(one.times[told[-1]], usegmt=True)),) if told and one.times else ()
@@ -507,8 +508,6 @@ class Player:
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
         self._known = known
-        self._answers: Answers | None = None  # learnt at the first doubt
-        self._recorded: list[tuple[Conversation, list[int], list[int], Turn]] | None = None
         self._told_server = Told()
         self._most = DRAWN  # the confidence of what is doubted at most
         self.protocol = own.protocol
@@ -788,7 +787,8 @@ class Player:
         asked, pending = _event(said), self._told_server.pending()
         alike = [
             (one, told, at, event, turn.answer)
-            for one, places, told, turn in self._turns()
+            for one, turns in zip(self._known, self._recorded_turns, strict=True)
+            for places, told, turn in turns
             for at, event in zip(places, turn.said, strict=True)
             if told
             and event.type == asked.type
@@ -800,7 +800,7 @@ class Player:
         for one, told, at, event, answer in alike:
             if (event.key, answer) not in answers and self._compared(one, at, said) is not False:
                 answers.add((event.key, answer))
-                chance = self._model().chance(self._told_server, answer, self._number, event)[0]
+                chance = self._model.chance(self._told_server, answer, self._number, event)[0]
                 if likeliest is None or chance > likeliest[0]:
                     likeliest = chance, one, [at, *told]
         return self._inserted(*likeliest[1:]) if likeliest is not None else None
@@ -895,20 +895,23 @@ class Player:
                 break
             if not mine and _is_beat(what) is False:
                 places.append(at)
-        chance, grounds = self._model().chance(self._told_server, _turn(one, (), places).answer, self._number)
+        chance, grounds = self._model.chance(
+            self._told_server, _weighed(one, (), places).answer, self._number
+        )
         return min(chance, self._most), grounds
 
+    @cached_property
     def _model(self) -> Answers:
-        if self._answers is None:
-            talks = [[turn for one, *_, turn in self._turns() if one is own] for own in self._known]
-            self._answers = Answers(talks)
-        return self._answers
+        """The model of the address's conversations, learnt at the first doubt."""
+        return Answers([turn for *_, turn in turns] for turns in self._recorded_turns)
 
-    def _turns(self) -> list[tuple[Conversation, list[int], list[int], Turn]]:
-        """Return the turns of all conversations, each with the places of what its client said, and of what the server said then."""
-        if self._recorded is None:
-            self._recorded = [(one, *turn, _turn(one, *turn)) for one in self._known for turn in _turns(one)]
-        return self._recorded
+    @cached_property
+    def _recorded_turns(self) -> list[list[tuple[list[int], list[int], Turn]]]:
+        """The turns of each conversation, with the places of the client's messages and of the server's."""
+        return [
+            [(said, told, _weighed(one, said, told)) for said, told in _places_of_turns(one)]
+            for one in self._known
+        ]
 
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts, as `words` holds it; "" if there is none."""

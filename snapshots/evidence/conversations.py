@@ -22,7 +22,7 @@ _WORD = re.compile(r"[A-Za-z]{2,40}")
 
 
 class Turn(NamedTuple):
-    """What a client said before the server said something, and a number for that."""
+    """One turn of a conversation: the messages of the client, and a number for the server's answer to them."""
 
     said: Sequence[Event]
     answer: int
@@ -49,7 +49,7 @@ def message_event(text: str) -> Event:
 
 
 class Told:
-    """What a client said so far. The order of what it said between two answers does not count."""
+    """The messages of one client so far. The order of those between two answers of the server does not count."""
 
     def __init__(self) -> None:
         self._history = History()

@@ -242,6 +242,7 @@ def _text(data: bytes) -> str:
 
 
 def flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
+    """Yield the members of nested JSON objects as texts, each with its path (`a.b`); `size` is that of the whole in bytes."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from flat(f"{prefix}.{name}" if prefix else name, inner, size)

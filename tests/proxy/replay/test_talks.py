@@ -881,7 +881,7 @@ def test_a_question_in_another_order_is_answered_where_what_came_before_did_not_
 
 
 def test_of_a_turn_of_several_messages_the_last_brings_what_was_said_to_it_elsewhere() -> None:
-    """What is said to each of three messages comes in any order after the head that all have; what lacks then is not waited for."""
+    """Three turns begin with one head, and come in another order than recorded; the turn that is left out is not waited for."""
     turns = [((True, "head"), (True, kind), (False, f"{kind} kettles")) for kind in ("gas", "tea", "camping")]
     one = answering(*(message for turn in turns for message in turn))
     for kind in ("camping", "gas"):

@@ -43,9 +43,8 @@ BAD_ZIP = (
 PUBLISHED = "stillweb-package"  # profile of the datapackage.json of a published folder
 PROFILES = ("multi-wacz-package", PUBLISHED)
 LIKELY = 10  # highest plausible ratio of unpacked to compressed size
-LARGEST_LIST = (
-    1 << 24
-)  # bytes of a zip's list of files, which Python's zipfile holds in ten times as much memory
+# Bytes of a zip's list of files; Python's zipfile takes ten times as much memory for it
+LARGEST_LIST = 1 << 24
 
 
 def open_container(path: str | os.PathLike[str]) -> Container:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stillweb.api import Run
     from stillweb.harness.results.summary import Summary
     from stillweb.harness.task import Task
+    from stillweb.harness.trace import Trace
 
 MOST_METRICS = 8  # metrics shown for each attempt
 FEW = 3  # attempts that are listed in any case: the summary keeps to ten lines
@@ -27,12 +28,20 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     from stillweb.harness.results.summary import left_out, summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles
 
-    summary = summarise(run)
-    attempts = []
-    for task, number, trace in RunFiles(run).attempts():
-        score = trace.last("score") if trace is not None else None
-        metrics = score["metrics"] if score else {}
-        attempts.append((task, number, score["status"] if score else "unfinished", metrics))
+    scores: dict[tuple[str, int], tuple[str, dict[str, float | None]]] = {}
+
+    def note(trace: Trace) -> None:
+        if (score := trace.last("score")) is not None:
+            scores[trace.task_id, trace.attempt] = score["status"], score["metrics"]
+
+    summary = summarise(run, on_trace=note)
+    files = RunFiles(run)
+    epochs = files.manifest()[0].epochs
+    attempts = [
+        (task, number, *scores.get((task.id, number), ("unfinished", {})))
+        for task in files.tasks()
+        for number in range(1, epochs + 1)
+    ]
     spreads = {
         name: _spread(
             [(task, value_of(metrics, task.scorer, name)) for task, *_, metrics in attempts if task.scorer in giving]
@@ -82,7 +91,7 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
             f"{counted(summary.presumed, 'answer')} presumed; "
             f"expected number of wrong answers: {summary.expected_wrong:.2f}"
         )
-    for sentence in left_out(RunFiles(run), summary):
+    for sentence in left_out(files, summary):
         click.echo(sentence)
     for name, mean in summary.measured.items():
         click.echo(f"{name} {_number(mean.mean)}, mean of {mean.scored} measured on this machine, in no hash")

@@ -272,16 +272,14 @@ class RunFiles:
         An attempt that ended before its first event, for want of a key, say, is nothing. Raise UsageError while another process is about to begin.
         """
         names = ("run.json", "tasks.jsonl", "rubrics.json")  # in this order: without run.json there is no run
-        parts = [
-            one
-            for one in self.traces.glob("*")
-            if one.suffix == ".part" and one.read_bytes().count(b"\n") < 2
-        ]
-        if not (self.path / "run.json").exists() or len(parts) < len(list(self.traces.glob("*"))):
+        if not (self.path / "run.json").exists():
+            return
+        begun = list(self.traces.glob("*"))
+        if any(one.suffix != ".part" or one.read_bytes().count(b"\n") > 1 for one in begun):
             return
         if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name, self.uploads.name}:
             with self.alone():
-                for one in (*(self.path / name for name in names), *parts):
+                for one in (*(self.path / name for name in names), *begun):
                     one.unlink(missing_ok=True)
                 if self.uploads.is_dir():
                     shutil.rmtree(self.uploads)

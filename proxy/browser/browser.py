@@ -424,6 +424,7 @@ class BrowserHost:
                 await playwright.stop()
             if self._shadows is not None:
                 self._shadows.cleanup()
+                self._shadows = None
 
     async def __aenter__(self) -> BrowserHost:
         try:

@@ -12,8 +12,11 @@ from stillweb.snapshots import yaml_text
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.shapes import shaped
 
-# dataset_id -> folder in the guide's data/sgibench, and name on the hub
-DATASETS = {
+DatasetId = Literal[
+    "sgibench-deepresearch", "sgibench-ideageneration", "sgibench-dryexperiment", "sgibench-wetexperiment"
+]
+# folder in the guide's data/sgibench, and name on the hub
+DATASETS: dict[DatasetId, tuple[str, str]] = {
     "sgibench-deepresearch": ("deep_research", "SGI-DeepResearch"),
     "sgibench-ideageneration": ("idea_generation", "SGI-IdeaGeneration"),
     "sgibench-dryexperiment": ("dry_experiment", "SGI-DryExperiment"),
@@ -35,9 +38,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DatasetEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    dataset_id: Literal[
-        "sgibench-deepresearch", "sgibench-ideageneration", "sgibench-dryexperiment", "sgibench-wetexperiment"
-    ]
+    dataset_id: DatasetId
     splits: tuple[str, ...] = ("test",)
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -81,9 +81,10 @@ class Comparison:
 
     `interval` is the 95 % bootstrap interval of `difference` (b - a), None for fewer than LEAST_CLUSTERS
     clusters. `p` is the two-sided p of the permutation test that `test` describes; `sign_p` that of the exact
-    sign test over clusters. `left_out` names the tasks that could not be paired, and why. `at_worst` is the
-    comparison under the assumption that the second run earned nothing in the tasks whose judge failed in it
-    alone; None if there are none, or for a time.
+    sign test over clusters. `left_out` names the tasks that could not be paired, and why. `part_judged` names
+    the tasks whose means are of fewer attempts, since a judge failed in the others. `at_worst` is the
+    comparison under the assumption that the second run earned nothing in the attempts whose judge failed; None
+    if there are none, or for a time.
     """
 
     metric: str
@@ -98,6 +99,7 @@ class Comparison:
     sign_p: float
     seed: int
     left_out: tuple[tuple[str, str], ...] = ()
+    part_judged: tuple[tuple[str, str], ...] = ()
     at_worst: Comparison | None = None
 
     @property
@@ -127,17 +129,13 @@ class Comparison:
 
     @property
     def told_left_out(self) -> list[str]:
-        """Messages on the tasks that were not paired; many tasks with one reason make one message."""
-        by_reason: dict[str, list[str]] = defaultdict(list)
-        for task_id, why in self.left_out:
-            by_reason[why].append(task_id)
-        told = []
-        for why, ids in by_reason.items():
-            if len(ids) <= MOST_LEFT_OUT:
-                told += [f"{task_id}: {why}" for task_id in ids]
-            else:
-                told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
-        return told
+        """Messages on the tasks that were not paired."""
+        return _messages(self.left_out)
+
+    @property
+    def told_part_judged(self) -> list[str]:
+        """Messages on the tasks whose means are of the judged attempts alone."""
+        return _messages(self.part_judged)
 
     def to_json(self) -> dict[str, Any]:
         members = {name: member for name, member in asdict(self).items() if name != "at_worst"}
@@ -241,9 +239,9 @@ def compare(
 ) -> Comparison:
     """Compare two runs on the tasks they share. Raise UsageError if none of these can be compared.
 
-    An attempt without a readable answer counts 0 (it earned nothing). `unsolvable` and `unfinished` attempts,
-    and those whose judge or scorer failed, say nothing about an agent: their pair is left out, by name. So is
-    a task that was scored by other rules.
+    An attempt without a readable answer counts 0 (it earned nothing). An attempt whose judge failed is in no
+    mean, which is of the task's other attempts. Tasks with `unsolvable` or `unfinished` attempts, or whose
+    scorer failed, are left out, by name; so are tasks without a judged attempt, or scored by other rules.
     """
     metric = metric or main_metric(a)
     known = _knowing((*a, *b), metric)
@@ -259,15 +257,22 @@ def compare(
     for task_id in (left.keys() | left_out.keys()) ^ (right.keys() | right_out.keys()):
         out[task_id] = ONLY_FIRST if task_id in left or task_id in left_out else "only in the second run"
     pairs = [_pair(task_id, left[task_id], right[task_id]) for task_id in left if task_id not in out]
-    found = _compared(metric, pairs, out, seed)
-    unjudged = [
-        _pair(task_id, left[task_id], (left[task_id][0], 0.0, ("",)))
-        for task_id in left
-        if out.get(task_id, "").startswith(UNJUDGED) and metric not in MEASURED
+    part_judged = [
+        (task_id, f"{value.unjudged} in {side}")
+        for side, values in (("A", left), ("B", right))
+        for task_id, value in values.items()
+        if value.unjudged and task_id not in out
     ]
-    if not unjudged:
+    found = replace(_compared(metric, pairs, out, seed), part_judged=tuple(sorted(part_judged)))
+    worst = {
+        task_id: value.worst for task_id, value in right.items() if task_id not in out and value.unjudged
+    }
+    worst |= {task_id: 0.0 for task_id in left if out.get(task_id, "").startswith(UNJUDGED)}
+    if not worst or metric in MEASURED:
         return found
-    return replace(found, at_worst=_compared(metric, [*pairs, *unjudged], out, seed))
+    rest = [pair for pair in pairs if pair.task_id not in worst]
+    doubted = [Pair(task_id, left[task_id].base, left[task_id].mean, b) for task_id, b in worst.items()]
+    return replace(found, at_worst=_compared(metric, [*rest, *doubted], out, seed))
 
 
 def compare_variants(outcomes: Sequence[Outcome], metric: str | None = None, *, seed: int = 0) -> Comparison:
@@ -297,14 +302,39 @@ def compare_variants(outcomes: Sequence[Outcome], metric: str | None = None, *, 
                 out[ids[variant]] = f"is neither {first} nor {second}"
         else:
             out.update((task_id, "its other form is not in the run") for task_id in ids.values())
-    return _compared(metric, pairs, out, seed)
+    part_judged = sorted((task_id, one.unjudged) for task_id, one in values.items() if one.unjudged)
+    return replace(_compared(metric, pairs, out, seed), part_judged=tuple(part_judged))
 
 
-_Value = tuple[str, float, tuple[str, ...]]  # base, mean over attempts, traces
+class _Value(NamedTuple):
+    """Mean of a task over its judged attempts, and their traces.
+
+    `worst` is the mean if the other attempts, which `unjudged` counts in words, earned nothing.
+    """
+
+    base: str
+    mean: float
+    traces: tuple[str, ...]
+    worst: float
+    unjudged: str
 
 
 def _pair(name: str, a: _Value, b: _Value) -> Pair:
-    return Pair(name, a[0], a[1], b[1], a[2], b[2])
+    return Pair(name, a.base, a.mean, b.mean, a.traces, b.traces)
+
+
+def _messages(reasons: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a message for each task, or for many tasks with one reason."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for task_id, why in reasons:
+        by_reason[why].append(task_id)
+    told = []
+    for why, ids in by_reason.items():
+        if len(ids) <= MOST_LEFT_OUT:
+            told += [f"{task_id}: {why}" for task_id in ids]
+        else:
+            told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
+    return told
 
 
 def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:
@@ -355,7 +385,8 @@ def _by_task(
     values: dict[str, _Value] = {}
     out: dict[str, str] = {}
     for task_id, group in groups.items():
-        lost = sorted(why for o in group if (why := _no_evidence(o, metric)))
+        judged = [o for o in group if _no_evidence(o, metric) != UNJUDGED]
+        lost = sorted(why for o in judged or group if (why := _no_evidence(o, metric)))
         if lost:
             out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {counted(len(group), 'attempt')})"
         elif not {group[0].base, f"scorer {group[0].own}"} & known or any(
@@ -364,14 +395,16 @@ def _by_task(
             out[task_id] = f"has no metric {metric!r}"
         elif any(metric in o.metrics and (o.best, o.own) != scale for o in group):
             out[task_id] = f"has {metric} on another scale"  # 80 of 100 and 0.8 have no common mean
-        elif metric in MEASURED and any(o.metrics.get(metric) is None for o in group):
+        elif metric in MEASURED and any(o.metrics.get(metric) is None for o in judged):
             out[task_id] = f"{metric} was not measured"  # as 0 it would count as the best time
         else:
-            mean = fsum(o.metrics.get(metric) or 0.0 for o in group) / len(group)
-            values[task_id] = (
+            total, failed = fsum(o.metrics.get(metric) or 0.0 for o in judged), len(group) - len(judged)
+            values[task_id] = _Value(
                 group[0].base,
-                mean,
-                tuple(o.trace for o in sorted(group, key=lambda o: o.attempt)),
+                total / len(judged),
+                tuple(o.trace for o in sorted(judged, key=lambda o: o.attempt)),
+                total / len(group),
+                f"{failed} of {counted(len(group), 'attempt')}" if failed else "",
             )
     return values, out
 
@@ -559,9 +592,10 @@ def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Ou
         if name == comparison.metric or name in MEASURED or name.startswith(("raw_", "forgiven_")):
             continue
         before, after = _means(a, name), _means(b, name)
-        fell = [task_id for task_id in ids if before.get(task_id, 0.0) > after.get(task_id, 0.0)]
+        both = before.keys() & after.keys()
+        fell = [task_id for task_id in ids if task_id in both and before[task_id] > after[task_id]]
         if fell:
-            first = f"{fell[0]} {decimals(before[fell[0]], 3)} to {decimals(after.get(fell[0], 0.0), 3)}"
+            first = f"{fell[0]} {decimals(before[fell[0]], 3)} to {decimals(after[fell[0]], 3)}"
             told.append(
                 f"not worse by {comparison.metric}, but by {name}: {counted(len(fell), 'task')} "
                 f"({'the first: ' if fell[1:] else ''}{first}; --metric {name} compares by it)"
@@ -570,10 +604,11 @@ def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Ou
 
 
 def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:
-    """Return the mean of each task over its attempts; an attempt without a value earned nothing."""
+    """Return the mean of each task over its judged attempts; any other without a value earned nothing."""
     found: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
-        found[outcome.task_id].append(outcome.metrics.get(name) or 0.0)
+        if _no_evidence(outcome, name) != UNJUDGED:
+            found[outcome.task_id].append(outcome.metrics.get(name) or 0.0)
     return {task_id: fsum(values) / len(values) for task_id, values in found.items()}
 
 
@@ -775,3 +810,5 @@ def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:
     )
     for line in comparison.told_left_out:
         yield f"left out of {comparison.metric}: {line}"
+    for line in comparison.told_part_judged:
+        yield f"without the attempts whose judge failed: {line}"

@@ -111,7 +111,7 @@ def _unjudged(comparison: Comparison, tripped: Callable[[Comparison], str | None
     worst = comparison.at_worst
     if worst is None or not tripped(worst):
         return None
-    tasks = counted(len(worst.pairs) - len(comparison.pairs), "task")
+    tasks = counted(len({*worst.pairs} - {*comparison.pairs}), "task")
     return f"can't be told while a judge said of {tasks} in the second run what can't be read, which --retry-failed asks again"
 
 

@@ -93,6 +93,33 @@ def test_what_judges_failed_hides_no_regression() -> None:
     assert failed_gates(compare([*lost, good[-1]], [*lost, good[-1]]), ["regressed"]) == []
 
 
+def test_an_attempt_that_its_judge_failed_leaves_its_task_the_others() -> None:
+    def judged(task: str, *values: float | None) -> list[Outcome]:
+        return [replaced(o) if o.metrics["correct"] is None else o for o in attempts(task, *values)]
+
+    def replaced(o: Outcome) -> Outcome:
+        return structs.replace(o, status="unparsable", fault="judge")
+
+    good = [o for name in "abcdefgh" for o in judged(name, 1.0, 1.0, 1.0)]
+    some = [o for name in "abcdef" for o in judged(name, 1.0, None, 1.0)]
+    rest = judged("g", 0.0, None, 1.0) + judged("h", None, None, None)
+    result = compare(good, some + rest)
+    assert [(pair.task_id, pair.b) for pair in result.pairs] == [
+        *((name, 1.0) for name in "abcdef"),
+        ("g", 0.5),
+    ]
+    assert result.left_out == (("h", "unscored: its judge failed (3 of 3 attempts)"),)
+    assert result.told_part_judged == ["a and 6 more: 1 of 3 attempts in B"]
+    assert result.at_worst is not None
+    assert [pair.b for pair in result.at_worst.pairs] == [*[2 / 3] * 6, 1 / 3, 0]
+    assert failed_gates(result, ["worse>1"]) == [
+        "worse>1: can't be told while a judge said of 8 tasks in the second run what can't be read, "
+        "which --retry-failed asks again"
+    ]
+    assert failed_gates(compare(some, good), ["regressed"]) == []
+    assert compare(some, good).part_judged == tuple((name, "1 of 3 attempts in A") for name in "abcdef")
+
+
 def test_of_a_time_nothing_is_no_worst() -> None:
     a, b = (
         [Outcome(t, t, 1, {"ser": 1.0, "aet": 2.0}, "scored", fault=fault) for t in "ab"]

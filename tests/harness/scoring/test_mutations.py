@@ -441,7 +441,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
     "harness/compare/compare.py": (
         comparisons,
         [
-            ("o.metrics.get(metric) or 0.0 for o in group", "o.metrics.get(metric) or 1.0 for o in group"),
+            ("o.metrics.get(metric) or 0.0 for o in judged", "o.metrics.get(metric) or 1.0 for o in judged"),
             ("o.metrics and metric not in", "metric not in"),
         ],
     ),

@@ -26,7 +26,7 @@ from stillweb.snapshots.warc.container import (
     Container,
     open_directory,
 )
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, sized
 
 if TYPE_CHECKING:
     from stillweb.snapshots.text.freezing import Workers
@@ -61,7 +61,7 @@ class SealReport:
         """Return a few lines for people."""
         lines = [
             f"{self.path}: {counted(self.captures, 'capture')}, {counted(self.views, 'view')}, {counted(self.texts, 'text')},"
-            f" {self.size / 1e6:.1f} MB",
+            f" {sized(self.size)}",
             f"id {self.id}",
         ]
         if self.failures:

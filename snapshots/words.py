@@ -1,4 +1,4 @@
-"""Text helpers: plurals and did-you-mean for messages, whole numbers, the texts in a JSON value."""
+"""Text helpers: plurals, sizes and did-you-mean for messages, whole numbers, the texts in a JSON value."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ def counted(number: int, what: str) -> str:
     if what.endswith("y") and what[-2:-1] not in "aeiou":
         return f"{number} {what[:-1]}ies"
     return f"{number} {what}{'es' if what.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+
+
+def sized(count: int) -> str:
+    """Format a number of bytes: 2.0 MB, 18 kB, 120 bytes."""
+    if count >= 1e6:
+        return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e3:.0f} kB" if count >= 1e3 else counted(count, "byte")
 
 
 def did_you_mean(word: str, known: Sequence[str], most: int = 3) -> str:

@@ -1259,6 +1259,8 @@ def _remarks(spec: str, agent: Any, tasks: Sequence[Task], paths: Sequence[str],
             yield f"{spec}: {sentence}"
     if not paths and getattr(agent, "needs_gateway", False):
         yield "no snapshot: the program has no frozen web, and only network isolation keeps it from the real one"
+    if spec.startswith("function:"):
+        yield f"{spec}: no other process can import it, so `certify` can't repeat the run; define it in a module of its own"
     if trusted := getattr(agent, "trusted", ""):
         yield f"{trusted}; it runs in this process, where it can read the reference answers"
     yield from unset_notes(spec, getattr(agent, "pass_env", ()))

@@ -69,7 +69,8 @@ def load_agent(spec: str, *, allow_unconfined: bool = False, **options: Any) -> 
     kind, colon, rest = spec.partition(":")
     if kind == "function":
         raise UsageError(
-            f"agent {spec!r}: a function of another process. Name it as module:function to run it again"
+            f"agent {spec!r}: a function that only the process of the run could call. "
+            "Define it in a module, and give agent='module:function'"
         )
     if rest and kind == "script":
         from stillweb.harness.agents.script import ScriptAgent

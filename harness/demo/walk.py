@@ -15,7 +15,7 @@ import click
 from stillweb.harness.console import progress, say, status_line
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.extras import check_installed
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, sized
 
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
@@ -100,9 +100,7 @@ def _seal(site: Path) -> Path:
     problems = verify(sealed.path)
     if problems:
         raise StillwebError(f"the sealed snapshot is damaged: {problems[0]}")
-    say(
-        f"   {sealed.path.name}: snapshot {sealed.id[:16]}, {sealed.size / 1e6:.1f} MB, every record verified"
-    )
+    say(f"   {sealed.path.name}: snapshot {sealed.id[:16]}, {sized(sealed.size)}, every record verified")
     return sealed.path
 
 

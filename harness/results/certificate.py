@@ -315,9 +315,11 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     if done.returncode:
         tail = done.stderr.strip().splitlines()
         kinds = {kind.exit_code: kind for kind in (DamagedInput, MissingCapability)}
-        raise kinds.get(done.returncode, StillwebError)(
-            f"{path}: the repetition failed: {tail[-1] if tail else f'code {done.returncode}'}"
-        )
+        said = tail[-1] if tail else f"code {done.returncode}"
+        if done.returncode == UsageError.exit_code:
+            elsewhere = f"{Path.cwd()}, for {settings.directory}, where the run was begun, is not here"
+            said += f" (the agent's files are looked for in {begun or elsewhere})"
+        raise kinds.get(done.returncode, StillwebError)(f"{path}: the repetition failed: {said}")
 
 
 def shuffled(jobs: list[Job], seed: str) -> list[Job]:
@@ -350,7 +352,7 @@ def _main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except OSError as error:
-        sys.stderr.write(f"{error.filename or 'this machine'}: {error.strerror} (in {Path.cwd()})\n")
+        sys.stderr.write(f"{error.filename or 'this machine'}: {error.strerror}\n")
         return 2
     return 0
 

@@ -48,7 +48,7 @@ from stillweb.snapshots.contents.failures import FailureSink
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.secrets.redact import Redactor
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import counted, sized
 
 QUIET_POLL_SECONDS = 0.02
 
@@ -80,12 +80,11 @@ class RecorderStats:
     sockets: int  # web sockets of which all was written
 
     def line(self) -> str:
-        size = f"{self.bytes / 1e6:.1f} MB" if self.bytes >= 1e6 else f"{self.bytes / 1e3:.0f} kB"
         sockets = [counted(self.sockets, "web socket")] if self.sockets else []
         parts = [
             f"{self.captures} captured",
             *sockets,
-            size,
+            sized(self.bytes),
             f"{self.under_way} under way",
             f"{self.queued} queued",
         ]

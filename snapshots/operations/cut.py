@@ -32,6 +32,7 @@ from stillweb.snapshots.snapshot import Layer, Snapshot
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.view import View
+from stillweb.snapshots.words import sized
 
 ORIGIN = "urn:stillweb:cut"  # URI of the metadata record with the id of the source
 Place = tuple[str, int]
@@ -89,7 +90,7 @@ class CutReport:
             for kept, whole in [getattr(self, name)]
         ]
         lines = [
-            f"{self.path}: {', '.join(parts)}, {self.size[0] / 1e6:.1f} of {self.size[1] / 1e6:.1f} MB",
+            f"{self.path}: {', '.join(parts)}, {sized(self.size[0])} of {sized(self.size[1])}",
             f"id {self.id}, cut from {self.source}",
         ]
         if self.failures:

@@ -1,6 +1,7 @@
 """Full-text search over frozen texts: tantivy (BM25), with tokens for all scripts, Chinese ones by jieba.
 
-The order of hits is total: score, then address. If a page and a view of it have the same text, it is found once.
+The order of hits is total: score, then address. A text that a URL and views of its site have is found at
+the URL alone.
 Scores are reproducible: the documents are added in the order of their addresses, by one thread, into one segment, and
 equal words are equal tokens.
 """
@@ -177,7 +178,7 @@ class SearchIndex:
     ) -> None:
         self._addresses: list[str] = []
         self._titles: list[str] = []
-        self._again: set[int] = set()  # numbers of texts that are found under another address of their URL
+        self._again: set[int] = set()  # numbers of texts that are found at another address of their site
         with refused_by_the_machine(folder), ExitStack() as unless_built:
             place = folder or Path(tempfile.mkdtemp(prefix="stillweb-search-"))
             if folder is None:
@@ -231,7 +232,7 @@ class SearchIndex:
     def _build(self, texts: Iterable[FrozenText], progress: Callable[[int], None] | None) -> None:
         # one thread and memory for all documents, so that they are in one segment in their order
         writer = self._index.writer(heap_size=HEAP, num_threads=1)
-        url, said = "", dict[tuple[str, str], int]()  # for the current URL: title and text -> number
+        site, said = "", dict[tuple[str, str], int]()  # of the current site: title and text -> number
         for number, text in enumerate(sorted_by_address(texts)):
             shown = plain(text.markdown)
             body = " ".join(tokens(shown))
@@ -249,13 +250,14 @@ class SearchIndex:
             self._shown.add(shown[:SHOWN])
             self._addresses.append(address)
             self._titles.append(text.title or address)
-            if (base := OF_A_URL.sub("", address)) != url:
-                url, said = base, {}
+            if (current := "/".join(address.split("/", 3)[:3])) != site:
+                site, said = current, {}
             words = text.title, _digest(shown)
             first = said.setdefault(words, number)
             if first != number:
                 said[words], goes = sorted((first, number), key=lambda n: (_level(self._addresses[n]), n))
-                self._again.add(goes)
+                if _level(self._addresses[goes]):
+                    self._again.add(goes)
             if progress is not None:
                 progress(number + 1)
         self._shown.flush()
@@ -330,7 +332,7 @@ class SearchIndex:
 def _level(address: str) -> int:
     """Return the level of an address: 0 for a URL, 1 for a view of it, 2 for another answer.
 
-    Of texts that are the same, the one with the lowest level is found.
+    Of texts of a site that are the same, the one with the lowest level is found, and all of level 0.
     """
     found = OF_A_URL.search(address)
     return 0 if found is None else 1 if found[1] == "view" else 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stillweb.snapshots.words import counted, did_you_mean
+from stillweb.snapshots.words import counted, did_you_mean, sized
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,15 @@ from stillweb.snapshots.words import counted, did_you_mean
 )
 def test_a_number_with_its_noun(number: int, what: str, said: str) -> None:
     assert counted(number, what) == said
+
+
+def test_a_size_of_a_small_file_is_not_nothing() -> None:
+    assert [sized(count) for count in (1, 120, 18_060, 2_040_000)] == [
+        "1 byte",
+        "120 bytes",
+        "18 kB",
+        "2.0 MB",
+    ]
 
 
 def test_a_word_that_is_not_there_is_told_with_those_that_come_nearest() -> None:

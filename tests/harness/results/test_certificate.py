@@ -242,9 +242,8 @@ def test_an_unfinished_run_has_no_certificate(tmp_path):
 def test_a_run_whose_agent_is_gone_says_so(tmp_path):
     files = make_run(tmp_path, ["right"])
     (tmp_path / "agent.yaml").unlink()
-    with pytest.raises(
-        StillwebError, match=r"the repetition failed: .*agent\.yaml: No such file or directory"
-    ):
+    told = r"the repetition failed: .*agent\.yaml: No such file or directory \(the agent's files are looked for in "
+    with pytest.raises(StillwebError, match=told):
         certify(files.path, times=1)
 
 

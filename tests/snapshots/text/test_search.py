@@ -130,10 +130,10 @@ def found_limit(index: SearchIndex, limit: int) -> list[str]:
     return [hit.address for hit in index.search("same words", limit)]
 
 
-def test_what_a_url_says_twice_is_found_once_at_the_address_that_is_asked_for_most_easily(
+def test_what_a_site_says_twice_is_found_once_at_the_address_that_is_asked_for_most_easily(
     tmp_path: Path,
 ) -> None:
-    """A page before its view, a view before one of several answers; at another URL, or otherwise said, it stays."""
+    """A page before a view, also of steps from another page, a view before one of several answers; another URL, or site, stays."""
     ids = [f"{n:016x}" for n in range(3)]
     said = {
         "https://t.test/a": "same words at first",
@@ -143,14 +143,19 @@ def test_what_a_url_says_twice_is_found_once_at_the_address_that_is_asked_for_mo
         f"https://t.test/a#view={ids[1]}": "same words of a state",
         "https://t.test/b": "same words at first",
         f"https://t.test/b#view={ids[0]}": "same words at first.",
+        f"https://t.test/b#view={ids[1]}": "same words at first",
+        f"https://t.test/c#text={ids[1]}": "same words of a state",
+        f"https://u.test/b#view={ids[1]}": "same words at first",
     }
     texts = [FrozenText(address, text) for address, text in said.items()]
     index = SearchIndex(texts)
-    kept = [
-        a for a in said if a not in (f"https://t.test/a#text={ids[0]}", f"https://t.test/a#view={ids[0]}")
-    ]
+    twice = {
+        f"https://t.test/{a}"
+        for a in (f"a#text={ids[0]}", f"a#view={ids[0]}", f"b#view={ids[1]}", f"c#text={ids[1]}")
+    }
+    kept = said.keys() - twice
     assert sorted(found(index, "same words")) == sorted(kept)
-    titled = [FrozenText(t.address, t.markdown, title=t.address[-1]) for t in texts]
+    titled = [FrozenText(t.address, t.markdown, title=t.address) for t in texts]
     assert len(found(SearchIndex(titled), "same words")) == len(said)
     every = index.search("same words", 100)
     assert all(index.search("same words", limit) == every[:limit] for limit in range(8))

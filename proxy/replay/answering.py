@@ -12,7 +12,7 @@ import contextlib
 import gc
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sized
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -95,6 +95,7 @@ from stillweb.snapshots.yielding import free
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.faults import Faults, FaultSession, Met
+    from stillweb.proxy.replay.websocket_player import RecordedTalks
     from stillweb.snapshots.contents.failing import Failed
     from stillweb.snapshots.evidence.lookup import Session
     from stillweb.snapshots.evidence.matcher import Matcher
@@ -157,6 +158,7 @@ class Answerer:
         self.faults = faults
         self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
+        self.talks: dict[Hashable, RecordedTalks] = {}  # of web sockets, by what tells their conversations
         self.live, self._on_miss = live, on_miss
         self._fault_sessions: dict[str, FaultSession] = {}
         self.lines = Lines(self.matcher.session, self.kept.forget_line)

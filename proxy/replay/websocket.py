@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
 from stillweb.proxy.replay.websocket_player import (
     Player,
+    RecordedTalks,
     Said,
     Secrets,
     Socket,
@@ -74,8 +75,9 @@ class Talk:
         line.sockets[address] = turn + 1
         spoken = answerer.matcher.spoken
         given = partial(_named, answerer, line, {}) if answerer.accept == "rule" else None
+        known = tuple((one.url, one.session, one.begin) for one in found.conversations)
         player = Player(
-            found.conversations,
+            answerer.talks.setdefault(known, RecordedTalks(found.conversations)),
             turn,
             lambda one: [(c.begin, c.key) for c in spoken.writes(one.url, one.session)],
             given,

@@ -10,7 +10,7 @@ import operator
 import re
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -276,6 +276,7 @@ def _echoing(said: Said, found: list[Echo]) -> Said:
 
 
 COUNTED = 3  # messages of different content, numbered one after the other, that show how a client counts
+LONG = 100  # messages of an address from which on a thread plays them
 AHEAD = 16  # messages in another order that are compared but for what their client draws or counts
 LONGEST = 1 << 16  # characters of a message in which numbers are looked for
 _NUMBER = re.compile(r"([^\d]{0,16})(\d{1,15})")  # "7", "sub-7"
@@ -457,6 +458,47 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
+class Place(NamedTuple):
+    """A place of a client's message in a conversation: the message as an event, and where and by which number the server answered its turn."""
+
+    conversation: Conversation
+    at: int
+    event: Event
+    told: list[int]
+    answer: int
+
+
+class RecordedTalks:
+    """The conversations of an address, and what they show of its server: found out when first asked for, which may take seconds."""
+
+    def __init__(self, known: Sequence[Conversation]) -> None:
+        self.conversations = known
+
+    @cached_property
+    def _turns(self) -> list[list[tuple[list[int], list[int], Turn]]]:
+        """The turns of each conversation, with the places of the client's messages and of the server's."""
+        return [
+            [(said, told, _weighed(one, said, told)) for said, told in _places_of_turns(one)]
+            for one in self.conversations
+        ]
+
+    @cached_property
+    def model(self) -> Answers:
+        """The model of what the server says."""
+        return Answers([turn for *_, turn in turns] for turns in self._turns)
+
+    @cached_property
+    def places(self) -> dict[tuple[str, int], list[Place]]:
+        """The places of answered messages by their type and the sum of the keys of the others in their turns."""
+        found: dict[tuple[str, int], list[Place]] = defaultdict(list)
+        for one, turns in zip(self.conversations, self._turns, strict=True):
+            for places, told, turn in turns:
+                total = sum(event.key for event in turn.said)
+                for at, event in zip(places, turn.said, strict=True) if told else ():
+                    found[event.type, total - event.key].append(Place(one, at, event, told, turn.answer))
+        return found
+
+
 class Player:
     """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
@@ -465,18 +507,19 @@ class Player:
     message was not recorded here. `written` returns the writes (event numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
     after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
     without `given`, a message with other ids than the recorded ones is a different message. `named` collects
-    the ids sent to all sockets of the session.
+    the ids sent to all sockets of the session. `long`: a turn may take long.
     """
 
     def __init__(
         self,
-        known: list[Conversation],
+        recorded: RecordedTalks,
         turn: int,
         written: Callable[[Conversation], Sequence[tuple[int, str]]] = lambda one: (),
         given: Callable[[str], bool] | None = None,
         named: set[str] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        known = recorded.conversations
         self._number = min(turn, len(known) - 1)
         own = known[self._number]
         self._alive = [own, *(one for one in known if one is not own)]
@@ -507,7 +550,8 @@ class Player:
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
-        self._known = known
+        self._recorded = recorded
+        self.long = sum(len(one.messages) for one in known) > LONG
         self._told_server = Told()
         self._most = DRAWN  # the confidence of what is doubted at most
         self.protocol = own.protocol
@@ -785,22 +829,14 @@ class Player:
         if self._given is None:
             return None
         asked, pending = _event(said), self._told_server.pending()
-        alike = [
-            (one, told, at, event, turn.answer)
-            for one, turns in zip(self._known, self._recorded_turns, strict=True)
-            for places, told, turn in turns
-            for at, event in zip(places, turn.said, strict=True)
-            if told
-            and event.type == asked.type
-            and Counter(other.key for other in turn.said) == Counter((*pending, event.key))
-        ]
-        alike = [found for found in alike if found[3].key == asked.key] or alike[:AHEAD]
+        alike = self._recorded.places.get((asked.type, sum(pending)), [])
+        alike = [found for found in alike if found.event.key == asked.key] or alike[:AHEAD]
         likeliest: tuple[float, Conversation, list[int]] | None = None
         answers = set[tuple[int, int]]()
-        for one, told, at, event, answer in alike:
+        for one, at, event, told, answer in alike:
             if (event.key, answer) not in answers and self._compared(one, at, said) is not False:
                 answers.add((event.key, answer))
-                chance = self._model.chance(self._told_server, answer, self._number, event)[0]
+                chance = self._recorded.model.chance(self._told_server, answer, self._number, event)[0]
                 if likeliest is None or chance > likeliest[0]:
                     likeliest = chance, one, [at, *told]
         return self._inserted(*likeliest[1:]) if likeliest is not None else None
@@ -895,23 +931,10 @@ class Player:
                 break
             if not mine and _is_beat(what) is False:
                 places.append(at)
-        chance, grounds = self._model.chance(
+        chance, grounds = self._recorded.model.chance(
             self._told_server, _weighed(one, (), places).answer, self._number
         )
         return min(chance, self._most), grounds
-
-    @cached_property
-    def _model(self) -> Answers:
-        """The model of the address's conversations, learnt at the first doubt."""
-        return Answers([turn for *_, turn in turns] for turns in self._recorded_turns)
-
-    @cached_property
-    def _recorded_turns(self) -> list[list[tuple[list[int], list[int], Turn]]]:
-        """The turns of each conversation, with the places of the client's messages and of the server's."""
-        return [
-            [(said, told, _weighed(one, said, told)) for said, told in _places_of_turns(one)]
-            for one in self._known
-        ]
 
     def word(self) -> str:
         """Return the client's last message in the form that `spoken` counts, as `words` holds it; "" if there is none."""
@@ -1293,8 +1316,8 @@ class Socket:
 
     `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, and what it returns
     afterwards; `heard()` on one that was. `doubted()` is called where the recorded conversations differ, and with each
-    answer from then on, and returns whether to go on. `aside` lets a thread judge a large message, as many compare in
-    seconds; what comes meanwhile waits.
+    answer from then on, and returns whether to go on. `aside` lets a thread find the answer to a large message, or to any
+    of a long conversation, which may take seconds; what comes meanwhile waits.
     """
 
     def __init__(
@@ -1332,7 +1355,7 @@ class Socket:
 
     def start(self) -> None:
         """Send the server's first messages."""
-        self._say(self._player.opened())
+        self._play(lambda: self._saying(self._player.opened()))
 
     @property
     def judging(self) -> bool:
@@ -1364,15 +1387,13 @@ class Socket:
 
     def made(self, key: str | None) -> None:
         """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
-        if self.closed:
-            return
-        if self._judging is not None:
-            self._later.append(lambda: self.made(key))
-            return
-        answer = self._player.made(key)
-        if answer or self._player.silent:
-            self._noted = False  # doubt is told again, as with the answer to a message
-        self._say(answer)
+
+        def turn() -> Callable[[], None]:
+            answer = self._player.made(key)
+            # doubt is told again, as with the answer to a message
+            return self._saying(answer, again=bool(answer) or self._player.silent)
+
+        self._play(turn)
 
     def _frame(self, frame: Any) -> None:
         if self.closed:
@@ -1403,28 +1424,29 @@ class Socket:
                     self._end(CloseReason.MESSAGE_TOO_BIG, f"a packet of more than {MAX_BODY:,} bytes")
 
     def _hear(self, said: Said) -> None:
+        if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
+            self._play(lambda: self._saying(self._player.step(int(step[1]))))
+        else:
+            self._play(lambda: self._judge(said), said)
+
+    def _play(self, turn: Callable[[], Callable[[], None]], said: Said = "") -> None:
+        """Let the player take a turn, which returns what sends the answer."""
         if self.closed:
             return
         if self._judging is not None:
-            self._later.append(lambda: self._hear(said))
-        else:
-            self._heard(said)
-
-    def _heard(self, said: Said) -> None:
-        if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
-            self._say(self._player.step(int(step[1])))
+            self._later.append(lambda: self._play(turn, said))
             return
-        if self._aside is None or len(said) <= LARGE:
-            self._judge(said)()
+        if self._aside is None or not (self._player.long or len(said) > LARGE):
+            turn()()
             return
         aside = self._aside
 
         async def judge() -> None:
             done: list[Callable[[], None]] = []
-            await aside(lambda: done.append(self._judge(said)), said)
+            await aside(lambda: done.append(turn()), said)
             self._judging, later, self._later = None, self._later, []
             try:
-                for one in (*(done or [self._judge(said)]), *later):
+                for one in (*(done or [turn()]), *later):
                     one()
             except BaseException:
                 self._close()
@@ -1440,17 +1462,28 @@ class Socket:
         if answer is None:  # the socket stays open: what was recorded may still be said
             strayed = self._strayed(expected, said)
             return lambda: self._stray(strayed)
-        return lambda: self._answer(answer)
+        # a client that hears of no doubt takes this answer for sure
+        saying = self._saying(answer, again=bool(answer) and not self._player.lives)
+
+        def tell() -> None:
+            self._told()
+            saying()
+
+        return tell
 
     def _stray(self, told: Callable[[], None]) -> None:
         told()
         self.missed()
 
-    def _answer(self, messages: list[Said]) -> None:
-        self._told()
-        if messages and not self._player.lives:
-            self._noted = False  # a client that hears of no doubt takes this answer for sure
-        self._say(messages)
+    def _saying(self, messages: list[Said], *, again: bool = False) -> Callable[[], None]:
+        """Return what sends messages, and tells of their doubt; `again` if of doubt that was told before, too."""
+        self._player.confidence()  # what the model derives for it is remembered
+
+        def say() -> None:
+            self._noted = self._noted and not again
+            self._say(messages)
+
+        return say
 
     def _say(self, messages: list[Said]) -> None:
         due = messages or self._player.silent or self._player.close is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
+from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedTalks, Said
 from stillweb.snapshots.identity.moments import with_moments
 from tests.proxy.frozen import START, Site
 from tests.proxy.gateways import client
@@ -70,7 +70,7 @@ def test_text_is_no_bytes() -> None:
 
 def player(*messages: tuple[bool, Said], times: tuple[float, ...] = (THEN, THEN)) -> Player:
     told = Conversation("http://h/", "s", 1, messages, times=times)
-    return Player([told], 0, given=lambda one: False, now=lambda: NOW)
+    return Player(RecordedTalks([told]), 0, given=lambda one: False, now=lambda: NOW)
 
 
 def test_a_client_that_names_its_moment_is_answered() -> None:

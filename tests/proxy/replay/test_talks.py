@@ -23,7 +23,14 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Mess
 from stillweb.proxy.replay import websocket_player
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.websocket import SILENCE
-from stillweb.proxy.replay.websocket_player import Conversation, Player, Socket, found_at, unordered
+from stillweb.proxy.replay.websocket_player import (
+    Conversation,
+    Player,
+    RecordedTalks,
+    Socket,
+    found_at,
+    unordered,
+)
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.matcher import Matcher
@@ -48,7 +55,7 @@ def conversation(*messages: tuple[str, int]) -> Conversation:
 
 
 def player(*messages: tuple[str, int], written: list[tuple[int, str]]) -> Player:
-    return Player([conversation(*messages)], 0, lambda one: written)
+    return Player(RecordedTalks([conversation(*messages)]), 0, lambda one: written)
 
 
 def test_what_followed_a_request_waits_for_it() -> None:
@@ -61,7 +68,7 @@ def test_what_followed_a_request_waits_for_it() -> None:
 
 def answering(*messages: tuple[bool, str | bytes], by_rule: bool = True) -> Player:
     given = (lambda one: False) if by_rule else None
-    return Player([Conversation("http://h/", "s", 1, messages)], 0, given=given)
+    return Player(RecordedTalks([Conversation("http://h/", "s", 1, messages)]), 0, given=given)
 
 
 def test_words_between_which_the_server_said_nothing_come_in_any_order() -> None:
@@ -376,7 +383,7 @@ def test_what_was_written_before_the_socket_or_before_the_clients_word_is_not_wa
 
 def test_what_another_socket_said_after_a_write_is_lacking() -> None:
     two = [conversation(("1", 4)), conversation(("2", 8))]
-    one = Player(two, 1, lambda one: [(3, "x")] if one is two[0] else [(7, "y")])
+    one = Player(RecordedTalks(two), 1, lambda one: [(3, "x")] if one is two[0] else [(7, "y")])
     assert (one.made("y"), one.owes) == (["2"], False)
     assert (one.made("x"), one.owes, one.ambiguous) == ([], True, True)
     assert (one.made("z"), one.owes) == ([], False)
@@ -435,14 +442,14 @@ def test_more_than_was_recorded_is_not_answered() -> None:
 def test_what_recorded_sockets_did_not_all_say_is_unsure(second: str) -> None:
     told = second == "another"
     known = [conversation((word, 1), (">go", 2)) for word in ("the same", second)]
-    first = Player(known, 0)
+    first = Player(RecordedTalks(known), 0)
     assert (first.opened(), first.ambiguous) == (["the same"], told)
     # what time brought after the view that was seen
     late = [
         replace(conversation(("hello", 1), (word, 2), (">go", 3)), looks=((0, 1),))
         for word in ("the same", second)
     ]
-    later = Player(late, 0)
+    later = Player(RecordedTalks(late), 0)
     assert (later.opened(), later.ambiguous) == (["hello"], False)
     assert (later.client("http://h/", "go"), later.ambiguous) == (["the same"], told)
 
@@ -638,11 +645,11 @@ def test_a_message_with_an_id_of_the_clients_own_is_unsure(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize(("leaves", "long"), [(False, False), (True, False), (False, True)])
 def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: bool, long: bool
 ) -> None:
-    """A message of 1 MB held all other requests for 2 s, and one of 8,000 digits for 4 s."""
+    """A message of 1 MB held all other requests for 2 s, one of 8,000 digits for 4 s, and the first doubt of 1,000 turns for 0.8 s."""
     judged, judge, begun, left = [], Player.client, threading.Event(), threading.Event()
 
     def watched(self: Player, url: str, said: str | bytes) -> list[str | bytes] | None:
@@ -653,6 +660,7 @@ def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
         return judge(self, url, said)
 
     monkeypatch.setattr(Player, "client", watched)
+    monkeypatch.setattr("stillweb.proxy.replay.websocket_player.LONG", 1 if long else 100)
     large, form = "1" * 100_000, json.dumps({"add": "tea", **dict.fromkeys(map(str, range(20_000)), 1)})
     with replayed(tmp_path / "s") as (gateway, peer, client):
         hear(peer, client)
@@ -670,7 +678,7 @@ def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
         if not leaves:
             assert hear(peer, client) == '["tea"]'
         assert until(lambda: len(judged) == 3)
-        assert judged == [(len(large), True), (len(form), True), (13, False)]
+        assert judged == [(len(large), True), (len(form), True), (13, long)]
         misses = [e["url"] for e in gateway.ledger.entries() if e["verdict"] == "miss"]
         assert misses == [f"http://{HOST}/{name}" for name in ("ws", "ws", "items")]
 
@@ -980,7 +988,7 @@ def test_a_client_may_do_what_the_second_visitor_did_with_the_ids_of_the_first(
         return Conversation("http://h/", "s", begin, said)
 
     recorded = [visit(1, "hello {}", OWN[0], "tea"), visit(2, other, OWN[1], "rum")]
-    one = Player(recorded, 0, given=lambda value: False)
+    one = Player(RecordedTalks(recorded), 0, given=lambda value: False)
     assert one.opened() == [f"hello {OWN[0]}"]
     assert one.ambiguous is not sure
     assert one.client("http://h/", f"rum {OWN[0]}") == ([f"{OWN[0]}: rum"] if sure else None)
@@ -995,7 +1003,9 @@ def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
 
     messages = ((True, click(OWN[0], "2026-01-01T00:00:00.123Z", 7203)), (False, f"done {OWN[0]}"))
     talk = Conversation("http://h/", "s", 1, messages, times=(MOMENT.timestamp(), MOMENT.timestamp()))
-    one = Player([talk], 0, given=lambda value: False, now=lambda: MOMENT.timestamp() + 60 * 86_400)
+    one = Player(
+        RecordedTalks([talk]), 0, given=lambda value: False, now=lambda: MOMENT.timestamp() + 60 * 86_400
+    )
     later = (MOMENT + timedelta(days=60)).strftime("%Y-%m-%dT%H:%M:%S.456Z")
     assert one.client("http://h/", click(OWN[1], later, 11657.09999999404)) == [f"done {OWN[1]}"]
     assert (one.ambiguous, one.rules) == (True, "timestamp+visit-id+clock")

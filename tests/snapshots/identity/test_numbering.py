@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stillweb.proxy.replay.websocket_player import Conversation, Player, Said
+from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedTalks, Said
 from stillweb.snapshots import yielding
 from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, renumbered
 
@@ -18,7 +18,9 @@ def ask(one: str, what: str = "pull") -> str:
 
 
 def player(*messages: tuple[bool, Said], given: frozenset[str] = frozenset()) -> Player:
-    return Player([Conversation("http://h/", "s", 1, messages)], 0, given=lambda one: one in given)
+    return Player(
+        RecordedTalks([Conversation("http://h/", "s", 1, messages)]), 0, given=lambda one: one in given
+    )
 
 
 def test_a_client_is_answered_with_its_own_ids() -> None:
@@ -67,10 +69,17 @@ def test_an_id_that_the_site_gave_was_chosen(chosen: str) -> None:
 
 def test_an_id_that_another_socket_was_told_was_chosen() -> None:
     shared = set[str]()
-    first = Player([Conversation("http://h/", "s", 1, ((False, THREE), (False, FOUR)))], 0, named=shared)
+    first = Player(
+        RecordedTalks([Conversation("http://h/", "s", 1, ((False, THREE), (False, FOUR)))]), 0, named=shared
+    )
     first.opened()
     asked = Conversation("http://h/b", "s", 1, ((True, ask(THREE)), (False, "three")))
-    assert Player([asked], 0, given=lambda one: False, named=shared).client("http://h/b", ask(FOUR)) is None
+    assert (
+        Player(RecordedTalks([asked]), 0, given=lambda one: False, named=shared).client(
+            "http://h/b", ask(FOUR)
+        )
+        is None
+    )
 
 
 def test_an_id_is_not_taken_for_two() -> None:
@@ -84,7 +93,9 @@ def test_an_id_is_not_taken_for_two() -> None:
 
 def test_without_a_rule_ids_count() -> None:
     assert (
-        Player([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))], 0).client("http://h/", ask(TWO))
+        Player(RecordedTalks([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).client(
+            "http://h/", ask(TWO)
+        )
         is None
     )
 

@@ -43,6 +43,7 @@ _DOING = _SIGNING | set(
     settings option options switch update save apply reset clear change edit profile register signup
     """.split()  # noqa: SIM905
 )
+_MASK = (1 << 64) - 1
 MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
 LONG = 1024  # characters of a text that an event keeps
 SAY = "SAY"  # in place of the method of what is said over a web socket
@@ -256,11 +257,13 @@ def flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number."""
 
-    __slots__ = ("_chains", "_keys", "_places", "doubts", "events", "marks")
+    __slots__ = ("_chains", "_files", "_keys", "_places", "doubts", "events", "marks")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = []
-        self.marks: list[int] = [0]  # by place, a number for all that happened before
+        # by place, a number for all that happened before: files, which a page's parts bring in, in any order
+        self.marks: list[int] = [0]
+        self._files = 0  # the sum of the numbers of files
         self.doubts: list[int] = []  # places of the writes whose answers are doubtful
         self._places: dict[str, list[int]] = {}  # by type
         self._chains: dict[str, list[int]] = {}  # the same as `marks`, of one type alone
@@ -296,7 +299,11 @@ class History:
         self._keys.setdefault(event.key, []).append(len(self.events))
         chain = self._chains.setdefault(event.type, [0])
         chain.append(mix(chain[-1], event.done))
-        self.marks.append(mix(self.marks[-1], event.done))
+        if event.kind == "asset":
+            self._files += event.done
+            self.marks.append((self.marks[-1] + event.done) & _MASK)
+        else:
+            self.marks.append((mix(self.marks[-1] - self._files & _MASK, event.done) + self._files) & _MASK)
         if event.trust < 1 and not event.safe and event.kind != "beacon":
             self.doubts.append(len(self.events))
         self.events.append(event)
@@ -305,6 +312,8 @@ class History:
         """Take the last event back."""
         event = self.events.pop()
         self.marks.pop()
+        if event.kind == "asset":
+            self._files -= event.done
         self._places[event.type].pop()
         self._chains[event.type].pop()
         self._keys[event.key].pop()

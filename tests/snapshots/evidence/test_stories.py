@@ -932,6 +932,26 @@ def test_requests_under_way_at_once_may_come_in_any_order(order: tuple[int, ...]
     assert told(Matcher(MemoryStore(recorded)), *asked) == ["stranger", "", *map(str, order), "ann"]
 
 
+@pytest.mark.parametrize("order", ["abcd", "dbca", "cdab"])
+def test_the_files_of_a_page_may_come_in_any_order(order: str) -> None:
+    """The browser asked for those of the second visit in other pairs than for those of the first."""
+    styles = {name: get(f"{A}/{name}.css") for name in "abcd"}
+    css = Response(200, "OK", (("Content-Type", "text/css"), ("Vary", "Accept")), b"p {}")
+    pairs = (("c", "a"), ("b", "d")), (("a", "d"), ("b", "c"))
+    recorded, at = list[Recorded](), 0
+    for visit, basket in zip(pairs, ("none", "one"), strict=True):
+        recorded.append(Recorded(HOME, html("shop"), events=(at + 1, at + 2)))
+        for number, pair in enumerate(visit):
+            begin = at + 3 + 4 * number
+            recorded += (Recorded(styles[one], css, events=(begin + n, begin + 2 + n)) for n, one in enumerate(pair))  # fmt: skip
+        recorded.append(Recorded(CART, data(basket), events=(at + 11, at + 12)))
+        recorded.append(Recorded(ADD, data({"ok": 1}), events=(at + 13, at + 14)))
+        at += 14
+    visited = [HOME, *(styles[one] for one in order), CART, ADD]
+    found = told(Matcher(MemoryStore(recorded)), *visited, *visited)
+    assert found[5::7] == ['"none"', '"one"']
+
+
 @pytest.mark.parametrize("order", ["aaaa", "aabb", "abab", "baab", "bbaa", "aabc", "caab"])
 def test_equal_requests_under_way_at_once_get_each_answer_once(order: str) -> None:
     """As a page's parallel `fetch` makes them, alone or among others; they were begun in turn, and ended as it came."""

@@ -128,7 +128,13 @@ class Matcher:
         self.peek = Peek(snapshot)
         self.failing = Failing(snapshot, self.rules, self.issued)
         self.spoken = Spoken(snapshot)
-        self.drawing = drawing.Drawing(snapshot.prefix, snapshot.read, snapshot.read_request, self.group)
+        self.drawing = drawing.Drawing(
+            snapshot.prefix,
+            snapshot.read,
+            snapshot.read_request,
+            self.group,
+            lambda request, capture: self._rule(request, capture) not in (None, "irrelevant"),
+        )
 
     def session(self, name: str = "default") -> Session:
         """Return a fresh session, before any event."""
@@ -266,9 +272,7 @@ class Matcher:
                 if new := self.drawing.drawn(request, session, now):
                     request, ids = drawing.as_recorded(request, new), {**ids, **new}
                     drawn_by.append(drawing.RULE)
-                timed = self.drawing.timed(
-                    request, session, now, lambda one, c: self._rule(one, c) is not None
-                )
+                timed = self.drawing.timed(request, session, now)
                 if timed is not None:
                     request = timed
                     drawn_by.append(TIMED)
@@ -285,7 +289,8 @@ class Matcher:
                 known.draw(lookup.secrets)
                 lookup.request = known.request(asked)
         if drawn_by and lookup.capture is not None:
-            lookup.rule = "+".join(filter(None, (lookup.rule, *drawn_by)))
+            joined_by = (*(lookup.rule or "").split("+"), *drawn_by)
+            lookup.rule = "+".join(dict.fromkeys(filter(None, joined_by)))
             lookup.verdict = f"rule:{lookup.rule}"
             lookup.confidence = min(lookup.confidence, drawing.worth(asked, {**session.drawn, **ids}))
         doubted = lookup.confidence < SURE

@@ -3,19 +3,20 @@
 A request that differs from a recorded one in such ids alone is that one, though not for sure, if it is a PUT that stored what its
 client made, or was answered with 201 Created: so a thing was made, and an id of it is new. The address of a PUT or MKCOL that was answered so may hold
 such an id. Any other request is, too, if the recording shows that its client drew the ids of its query or body. An id that any answer named before, or
-that a path asked for, was chosen, and names something else. From then on the session says its own ids where the recorded one said others, and is told them.
+that a path asked for, was chosen, and names something else. A shorter word was drawn, too, if the scripts of its session's pages alone sent it, in
+several requests and places, and no answer ever named it. From then on the session says its own ids where the recorded one said others, and is told them.
 
 So is a request that differs from a recorded one in the moment alone at which each was made.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.dates import seconds_of
@@ -33,12 +34,14 @@ from stillweb.snapshots.identity.numbering import (
     named,
     plain,
     renumbered,
+    tokens_in,
     words_in,
 )
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import Request
+from stillweb.snapshots.secrets.detect import changes
 from stillweb.snapshots.secrets.redact import mask
 
 RULE = "visit-id"
@@ -52,6 +55,8 @@ LONGEST = 1 << 13  # bytes of a request in which moments are looked for
 READ = 20_000  # bytes of recorded requests that are compared in their moments, which takes about 4 ms
 JOINED = 1 << 10  # bytes of those that differ in more, and may be joined by rules
 _DIGITS = b"0123456789"
+SENT = 3  # different requests in which a session sent a short word that it drew, at least
+SPREAD = 4  # characters by which two draws of `Math.random().toString(36)` differ in length, at most
 
 
 class Drawer(Protocol):
@@ -74,8 +79,18 @@ class Recorded(Protocol):
     def begin(self) -> int: ...
 
 
+class Own(NamedTuple):
+    """The short words that the pages of recorded sessions drew, by session, and the captures that name them, by method and path without them."""
+
+    words: Mapping[str, set[str]]
+    captures: Mapping[tuple[str, str], list[Capture]]
+
+
 class Drawing:
-    """The finder of drawn ids, as opposed to chosen ones. `prefix` gives the captures of keys, `read` their answers, `group` those of a path."""
+    """The finder of drawn ids, as opposed to chosen ones.
+
+    `prefix` gives the captures of keys, `read` their answers, `group` those of a path; `joined` tells if rules join a request with a capture.
+    """
 
     def __init__(
         self,
@@ -83,13 +98,16 @@ class Drawing:
         read: Callable[[Capture], Response],
         read_request: Callable[[Capture], Request],
         group: Callable[[str], Group],
+        joined: Callable[[Request, Capture], bool],
     ) -> None:
         self._prefix = prefix
         self._read = read
         self._read_request = read_request
         self._group = group
+        self._joined = joined
         self._named: dict[tuple[str, int], set[str]] = {}
         self._sent_by: dict[tuple[str, str], Counter[str]] = {}  # by site and session
+        self._own_of: dict[str, Own] = {}  # by site
 
     def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
         """Return a request with recorded ids in place of the session's own, and the ids that are new: of what it makes."""
@@ -99,7 +117,7 @@ class Drawing:
 
     def drawn(self, request: Request, session: Drawer, now: float) -> Mapping[str, str]:
         """Return by the recorded ones the ids of any other request that its client drew; it may differ from the recorded one in moments, too."""
-        return self._apart(request, session, now)
+        return self._apart(request, session, now) or self._own_apart(request, session, now)
 
     def _apart(self, request: Request, session: Drawer, now: float | None = None) -> Mapping[str, str]:
         """Return the client's ids by the recorded ones, of the first capture that differs from a request in ids alone.
@@ -113,11 +131,8 @@ class Drawing:
         ids, served = session.drawn, list(session.served)
         places = {capture.place for capture in served}
 
-        def order(capture: Capture) -> tuple[object, ...]:
-            return capture.place in places, capture.begin, capture.timestamp, capture.place
-
         found = (c for c in self._like(request, placed) if c.method == request.method)
-        for capture in sorted(found, key=order):
+        for capture in _in_order(found, places):
             made_before = made and capture.place in places
             if made_before or _made(capture, placed) is not made:
                 continue
@@ -150,6 +165,67 @@ class Drawing:
             stored, asked if now is None else self._moved(stored, asked, capture, now), words_in
         )
 
+    def _own_apart(self, request: Request, session: Drawer, now: float) -> Mapping[str, str]:
+        """Return a page's own short words by the recorded ones, of the first capture that differs from its script's request in these alone."""
+        asked = _said(request)
+        mine = tokens_in("\n".join(asked))
+        if not mine or not _by_script(request) or not (own := self._own(site_of(request.url))).words:
+            return NONE
+        served = list(session.served)
+        of_path = [one for one in mine if one in asked[0]]
+        paths = {asked[0], *(asked[0].replace(one, BLANK) for one in of_path)}
+        found = (c for path in paths for c in own.captures.get((request.method, path), ()))
+        for capture in _in_order(found, {capture.place for capture in served}):
+            stored = "\n".join(_said(self._group(capture.url).request(capture)))
+            theirs = [one for one in tokens_in(stored) if one in own.words[capture.session]]
+            new = [one for one in mine if one not in stored]
+            if len(theirs) != len(new) or not all(map(_alike, theirs, new)):
+                continue
+            told = (text_of(self._read(one)) for one in served if not static_mime(one.mime))
+            if any(one in text for text in (request.header("referer") or "", *told) for one in new):
+                return NONE
+            ids = dict(zip(theirs, new, strict=True))
+            known = as_recorded(request, ids)
+            if self._joined(known, capture) or self._differs(capture, known, now) == {}:
+                return ids
+        return NONE
+
+    def _own(self, site: str) -> Own:
+        """Return the short words that scripts of recorded pages sent to a site in several requests and places, and that no answer ever named."""
+        found = self._own_of.get(site)
+        if found is None:
+            found = self._own_of[site] = self._find_own(site)
+        return found
+
+    def _find_own(self, site: str) -> Own:
+        recorded = [c for c in self._prefix(site_prefix(site)) if not static_mime(c.mime)]
+        said = [_said(self._group(c.url).request(c)) for c in recorded]
+        uses: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for number, (capture, parts) in enumerate(zip(recorded, said, strict=True)):
+            for one in tokens_in("\n".join(parts)):
+                if changes(one) > 1:
+                    uses[capture.session, one].append(number)
+        words: dict[str, set[str]] = defaultdict(set)
+        for (session, one), numbers in uses.items():
+            bare = {(recorded[n].method, *(part.replace(one, BLANK) for part in said[n])) for n in numbers}
+            places = {place for n in numbers for place, part in enumerate(said[n]) if one in part}
+            if (
+                len(bare) >= SENT
+                and len({path for _, path, *_ in bare}) > 1
+                and len(places) > 1
+                and all(_by_script(self._read_request(recorded[n])) for n in numbers)
+                and not any(c.session == session and one in text_of(self._read(c)) for c in recorded)
+            ):
+                words[session].add(one)
+        captures: dict[tuple[str, str], list[Capture]] = defaultdict(list)
+        for session, own in words.items():
+            for number in {n for one in own for n in uses[session, one]}:
+                path = said[number][0]
+                for one in own:
+                    path = path.replace(one, BLANK)
+                captures[recorded[number].method, path].append(recorded[number])
+        return Own(words, captures)
+
     def _chosen_by_none(self, capture: Capture, ids: Iterable[str]) -> bool:
         """Return True if the recording shows that a client drew ids by itself, and that they choose nothing.
 
@@ -164,8 +240,7 @@ class Drawing:
             return all(equal(self._read(c), self._read(capture)) for c in others)
         sent = self._sent(capture)
         again = all(sent[one] > 1 for one in ids)
-        destination = self._read_request(capture).header("sec-fetch-dest")
-        return again or (all(map(ids_in, ids)) and destination not in (None, "document", "iframe"))
+        return again or (all(map(ids_in, ids)) and _by_script(self._read_request(capture)))
 
     def _sent(self, capture: Capture) -> Counter[str]:
         """Return how many different requests of a capture's session to its site name each id."""
@@ -181,10 +256,8 @@ class Drawing:
             self._sent_by[site, capture.session] = found
         return found
 
-    def timed(
-        self, request: Request, session: Drawer, now: float, joined: Callable[[Request, Capture], bool]
-    ) -> Request | None:
-        """Return a request with the moment at which a recorded one was made in place of its own; None if none is `joined` with it then.
+    def timed(self, request: Request, session: Drawer, now: float) -> Request | None:
+        """Return a request with the moment at which a recorded one was made in place of its own; None if none is joined with it then.
 
         The first of several that the session was not answered by is taken, else the last.
         """
@@ -215,7 +288,7 @@ class Drawing:
             told = self._moved(recorded, asked, capture, now)
             url, _, body = told.partition(b"\n")
             known = replace(request, url=url.decode("utf-8", "surrogatepass"), body=body)
-            if told != asked and joined(known, capture):
+            if told != asked and self._joined(known, capture):
                 return known
         return None
 
@@ -276,6 +349,30 @@ def _made(capture: Capture, placed: bool) -> bool:
     return capture.status == CREATED or (
         not placed and capture.method == "PUT" and 200 <= capture.status < 300
     )
+
+
+def _in_order(captures: Iterable[Capture], places: Collection[tuple[str, int]]) -> list[Capture]:
+    """Return captures as they were recorded, those that a session was already answered by (`places`) last."""
+    return sorted(captures, key=lambda c: (c.place in places, c.begin, c.timestamp, c.place))
+
+
+def _said(request: Request) -> tuple[str, str, str]:
+    """Return path, query and body of a request."""
+    address, _, query = request.url.partition("#")[0].partition("?")
+    path = address.partition("://")[2].partition("/")[2]
+    return path, query, (request.body or b"").decode("latin-1")
+
+
+def _by_script(request: Request) -> bool:
+    """Return True if a page's script made a request; the address of a page may have been typed."""
+    return request.header("sec-fetch-dest") not in (None, "document", "iframe")
+
+
+def _alike(one: str, other: str) -> bool:
+    """Return True if one generator may have drawn two words."""
+    kinds = (str.isupper, str.islower, "-_".__contains__)
+    told = [[any(map(kind, word)) for kind in kinds] for word in (one, other)]
+    return told[0] == told[1] and abs(len(one) - len(other)) <= SPREAD
 
 
 def _told(request: Request) -> bytes:

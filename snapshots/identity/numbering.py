@@ -27,6 +27,8 @@ _ANY = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-
 # Any id of an address: a UUID, or another word of chance (a ULID, an ObjectId of MongoDB, a nanoid).
 _UUID = re.compile(rf"(?<![0-9A-Za-z]){_ANY.pattern}(?![0-9A-Za-z])", re.IGNORECASE)
 WORD = re.compile(r"(?<![\w-])[0-9A-Za-z_-]{16,64}(?![\w-])", re.ASCII)
+# A word that may be an id if its client sent it again and again: `Math.random().toString(36)` gives about eleven characters.
+TOKEN = re.compile(r"(?<![\w-])[0-9A-Za-z_-]{7,64}(?![\w-])", re.ASCII)
 LONGEST = 65  # characters of a word, and the one after it
 # What may be a digest: UUIDs of versions 3 and 5, and hex of the length of one.
 _DIGEST = re.compile(
@@ -56,6 +58,11 @@ def words_in(said: Said) -> list[str]:
     return [one for _, one in sorted(found.items())]
 
 
+def tokens_in(said: Said) -> list[str]:
+    """Return the different words of a text that may be ids if their client sent them again and again, in order."""
+    return list(dict.fromkeys(match[0] for match in matches(TOKEN, _text(said), LONGEST)))
+
+
 def named(text: str) -> set[str]:
     """Return the ids that a text holds, wherever they stand (`\\u0022` may come before one), as `plain` writes them."""
     return {plain(match[0]) for match in _ANY.finditer(text)}
@@ -72,11 +79,12 @@ def renumbered(said: str, ids: Mapping[str, str]) -> str: ...
 def renumbered(said: bytes, ids: Mapping[str, str]) -> bytes: ...
 def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
     """Return a message with some ids replaced by others."""
-    if not ids:
+    text = _text(said)
+    if not any(one in text for one in ids):
         return said
-    text = _UUID.sub(lambda match: ids.get(match[0], match[0]), _text(said))
+    text = _UUID.sub(lambda match: ids.get(match[0], match[0]), text)
     if not all(map(_UUID.fullmatch, ids)):
-        text = WORD.sub(lambda match: ids.get(match[0], match[0]), text)
+        text = TOKEN.sub(lambda match: ids.get(match[0], match[0]), text)
     return text if isinstance(said, str) else text.encode("latin-1")
 
 

@@ -340,14 +340,19 @@ def looks_random(value: str) -> bool:
             if size >= 18:
                 return True
             continue
-        changes = len(_CHANGES.findall(run))
-        if size >= 12 and changes >= 2 and _HEX.match(run):
+        mixed = changes(run)
+        if size >= 12 and mixed >= 2 and _HEX.match(run):
             return True
-        if size >= 16 and changes >= size // 6:
+        if size >= 16 and mixed >= size // 6:
             return True
-        if changes >= 3 and changes >= size // 5:
+        if mixed >= 3 and mixed >= size // 5:
             return True
     return False
+
+
+def changes(word: str) -> int:
+    """Return how often a word goes from letters to digits or back, or from small letters to capitals."""
+    return len(_CHANGES.findall(word))
 
 
 def looks_drawn(value: str) -> bool:
@@ -362,7 +367,7 @@ def surely_drawn(value: str) -> bool:
     if not looks_random(value):
         return False
     alone = re.sub(r"[^A-Za-z0-9]", "", value)
-    return _UUID.fullmatch(value) is not None or 5 * len(_CHANGES.findall(alone)) >= len(alone)
+    return _UUID.fullmatch(value) is not None or 5 * changes(alone) >= len(alone)
 
 
 def drawn(value: str) -> bool:

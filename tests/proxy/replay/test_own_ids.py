@@ -163,6 +163,53 @@ def test_an_id_in_whose_place_no_other_was_answered_otherwise_chooses_nothing(
         assert [say(c, "/q", asked) for _ in range(2)] == [answer, answer]
 
 
+def beats(one: str, *, told: str = "") -> list[tuple[str, object, object]]:
+    """Gradio's calls: its page draws a word of eleven characters or so, which its server never repeats."""
+    return [
+        (f"/beat/{one}", None, "alive"),
+        ("/join", {"data": ["camping"], "run": one}, {"told": told}),
+        (f"/news?run={one}", None, ["camping", 45]),
+        ("/join", {"data": ["electric"], "run": one}, {"told": ""}),
+        (f"/news?run={one}", None, ["electric", 60]),
+    ]
+
+
+SHORT = "xuens9vj36"
+
+
+@pytest.mark.parametrize("mine", ["6ieyyj02nes", "qptazyplfh"])
+def test_a_short_word_that_a_page_draws_and_sends_in_many_places_is_the_recorded_one(
+    tmp_path: Path, mine: str
+) -> None:
+    both = [*beats(SHORT), *beats("7k6nhvw0t")]
+    with visited(tmp_path / "s", *both, fields=PAGE).open() as snapshot, Gateway(snapshot) as gateway:
+        with client(gateway, "p", headers=dict(PAGE)) as c:
+            for one in (mine, "m3n8q2z5t1"):  # the page is loaded anew
+                assert [say(c, address, sent) for address, sent, _ in beats(one)] == [
+                    a for *_, a in beats(one)
+                ]
+        assert {(e["verdict"], e["confidence"]) for e in gateway.ledger.entries()} == {("rule:visit-id", 0.7)}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "fields", "mine"),
+    [
+        (beats(SHORT), (), "6ieyyj02nes"),  # by a program that may know it
+        (beats(SHORT), (("Sec-Fetch-Dest", "document"),), "6ieyyj02nes"),  # an address that was typed
+        (beats(SHORT, told=SHORT), PAGE, "6ieyyj02nes"),  # what an answer names is something
+        (beats("kettles"), PAGE, "teapots"),
+        (beats(SHORT)[:2], PAGE, "6ieyyj02nes"),
+        (beats(SHORT), PAGE, "Kettle-Of-Ada"),  # drawn otherwise
+    ],
+)
+def test_a_short_word_that_may_have_been_chosen_is_a_miss(
+    tmp_path: Path, recorded: Any, fields: Any, mine: str
+) -> None:
+    site = visited(tmp_path / "s", *recorded, fields=fields)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, client(gateway, headers=dict(fields)) as c:
+        assert {say(c, address, sent) for address, sent, _ in beats(mine)[:2]} == {504}
+
+
 def test_an_id_that_is_drawn_beside_the_moment_is_the_recorded_one(tmp_path: Path) -> None:
     def event(one: str, seconds: float) -> dict[str, object]:
         return {"visit": one, "since": int(seconds * 1000)}

@@ -19,11 +19,11 @@ from stillweb.proxy.net.addresses import (
     session_name,
     site_named,
 )
+from stillweb.proxy.net.turns import TURN
 from stillweb.proxy.replay import bad_request
 from stillweb.proxy.replay.http1 import (
     CHUNKED,
     PATIENCE,
-    TURN,
     BadRequest,
     Message,
     Parser,

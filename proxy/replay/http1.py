@@ -22,7 +22,6 @@ from stillweb.proxy.net.addresses import (
 from stillweb.snapshots.request import Headers
 
 PATIENCE = 30.0  # seconds for a request to arrive once begun, and for a slow reader to make progress
-TURN = 0.005  # seconds in which requests of a connection that came at once are answered before others have theirs
 MAX_HEAD = 1 << 17
 # Header fields and cookies of a request. Browsers send up to 180 cookies; 12,500 held all other clients for 0.4 s.
 MAX_FIELDS = 256

@@ -19,12 +19,12 @@ from hyperframe.frame import Frame, GoAwayFrame
 
 from stillweb.proxy.net.addresses import target_text
 from stillweb.proxy.net.huffman import LinearHuffman
+from stillweb.proxy.net.turns import PREFACE, TURN, Frames
 from stillweb.proxy.replay import bad_request
 from stillweb.proxy.replay.http1 import (
     MAX_BODY,
     MAX_HEAD,
     TOO_MANY,
-    TURN,
     BadRequest,
     field_bytes,
     too_many,
@@ -37,8 +37,6 @@ from stillweb.snapshots.words import counted
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20
-PREFACE = 24  # bytes of a client's connection preface (RFC 9113, 3.4)
-FRAME_HEAD = 9  # bytes; the first three hold the payload's length (4.1)
 _OWN = frozenset({"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"})
 # The exceptions of h2 for a stream that the client has reset, perhaps in the same packet: h2 closes the
 # stream, and forgets it once a later one is opened.
@@ -128,8 +126,7 @@ class Http2:
         # tasks of streams whose reply is withheld: their clients are expected to leave, or poll for news
         self._held: dict[int, asyncio.Task[None]] = {}
         self._goodbye = False
-        self._rest = PREFACE  # bytes missing of the current frame
-        self._head = b""
+        self._frames = Frames(PREFACE)
         self._arrived: deque[bytes] = deque()  # pieces that no turn has come to yet
         self._flush()
 
@@ -149,7 +146,7 @@ class Http2:
     def feed(self, data: bytes) -> None:
         """Process decrypted bytes from the client, in turns with other connections."""
         waiting = self.behind
-        self._arrived.extend(self._cut(data))
+        self._arrived.extend(self._frames.cut(data))
         if not waiting:
             self._take_turn()
 
@@ -189,21 +186,6 @@ class Http2:
             self._take_turn()
             if not self.behind:
                 self._connection.read_on()
-
-    def _cut(self, data: bytes) -> Iterator[bytes]:
-        """Yield the bytes cut at frame ends. Keep an incomplete frame head for the next call."""
-        data, self._head = self._head + data, b""
-        at = 0
-        while at < len(data):
-            if not self._rest:
-                if len(data) - at < FRAME_HEAD:
-                    self._head = data[at:]
-                    return
-                self._rest = FRAME_HEAD + int.from_bytes(data[at : at + 3])
-            end = min(len(data), at + self._rest)
-            self._rest -= end - at
-            yield data[at:end]
-            at = end
 
     def _event(self, event: h2.events.Event) -> None:
         match event:

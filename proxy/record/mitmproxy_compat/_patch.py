@@ -28,7 +28,15 @@ from mitmproxy.proxy.layers import modes, tls
 from mitmproxy.proxy.layers.http import _http1, _http2, _http_h2
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
-from stillweb.proxy.record.mitmproxy_compat import dispatch, http1, http2, lifetime, next_layer, websocket
+from stillweb.proxy.record.mitmproxy_compat import (
+    dispatch,
+    http1,
+    http2,
+    lifetime,
+    next_layer,
+    turns,
+    websocket,
+)
 from stillweb.snapshots.errors import MissingCapability
 
 KNOWN = "known_functions.json"  # beside this module; made by tests/proxy/record/known_functions.py
@@ -62,6 +70,13 @@ class Patch:
 # - "soft ends" looks for the last exchange of a connection after "response fields" and "resets" may have failed it.
 # - "own connections" makes the connection that "unread bodies", "response fields" and "long heads" set up, and so is last.
 PATCHES = (
+    Patch(
+        "turns",
+        (turns.FramesInTurns, turns.Turns, turns.ReadsInTurns),
+        "All that was read at once of a connection is handled before any other connection has its turn.",
+        "none",
+        "mitmproxy yields to its event loop between frames and chunks",
+    ),
     Patch(
         "retries",
         (lifetime.ClosedUnanswered, lifetime.ClosedUnansweredH2, lifetime.Retries),
@@ -195,6 +210,13 @@ PATCHES = (
         "An origin's reset is taken for the client's, and takes back an answer that is whole.",
         "none",
         "an origin's reset is named so, and ends no exchange that has its answer",
+    ),
+    Patch(
+        "queued requests",
+        (http2.QueuedRequests,),
+        "A request that was taken back before a stream was free for it is kept, and sent later.",
+        "none",
+        "a reset takes a request out of the queue",
     ),
     Patch(
         "unread bodies",

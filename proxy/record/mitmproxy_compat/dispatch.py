@@ -181,6 +181,9 @@ class RecordingProxy(modes.HttpProxy):
         self.broken: dict[Connection, BaseException] = {}  # why connections ended that no side closed
         self.cut: set[Connection] = set()  # clients' connections that end within a body of unknown length
         self.ending: set[Connection] = set()  # origins' connections that take no more requests
+        self.behind: set[Connection] = (
+            set()
+        )  # connections of which something that was read waits for its turn
 
     def handle_event(self, event: events.Event) -> Commands:
         """See Layer. Hand on hooks whose listeners must be awaited; mitmproxy starts a task for these."""

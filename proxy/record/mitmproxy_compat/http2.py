@@ -20,9 +20,11 @@ import h2.errors
 import h2.events
 from hyperframe.frame import GoAwayFrame
 from mitmproxy.connection import Connection
+from mitmproxy.proxy import events
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import GetHttpConnection, HttpStream, _http2
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
+from mitmproxy.proxy.layers.http._events import RequestProtocolError
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
 from stillweb.proxy.net.huffman import LinearHuffman
@@ -189,6 +191,18 @@ class ResetResponses(_http2.Http2Client):
         done = yield from inner
         self.streams.pop(stream, None)
         return done
+
+
+class QueuedRequests(_http2.Http2Client):
+    """Forget a request that its client takes back while it waits for a free stream.
+
+    Else it is kept until there is one, which an origin that answers nothing never gives, and is sent then.
+    """
+
+    def _handle_event(self, event: events.Event) -> Commands:
+        if isinstance(event, RequestProtocolError) and self.stream_queue.pop(event.stream_id, []):
+            return nothing()
+        return super()._handle_event(event)
 
 
 def fail_stream(client: _http2.Http2Client, stream: int, why: str) -> Commands:

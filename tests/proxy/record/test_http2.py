@@ -404,3 +404,19 @@ def test_what_goes_in_comes_out_in_order(full: bool, tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(IndexError):
         kept.popleft()
+
+
+def test_a_flood_of_requests_that_are_taken_back_keeps_no_other_client_waiting(recording: Recording) -> None:
+    def answer(_: int, stream: Stream) -> None:
+        stream.head()
+        stream.body(b"whole")
+
+    with recording(answer) as (recorder, _), browsing(recorder) as other:
+        assert other.get("https://x.test/before").content == b"whole"
+        with speaking(recorder) as (secure, wire):
+            for number in range(1, 6000, 2):
+                ask(wire, number, "GET", "/flood")
+                wire.reset_stream(number)
+            secure.sendall(wire.data_to_send())
+            assert other.get("https://x.test/meanwhile").content == b"whole"
+            assert recorder.stats.requests < 1500

@@ -17,6 +17,7 @@ from typing import Any
 
 import h2.errors
 import h2.events
+import h2.settings
 import mitmproxy.ctx
 import pytest
 import wsproto
@@ -25,7 +26,7 @@ from mitmproxy.proxy.layers.http import _http1
 from wsproto.events import BytesMessage, Ping
 
 from stillweb.proxy.record import recorder as recorder_module
-from stillweb.proxy.record.mitmproxy_compat import _patch, lifetime
+from stillweb.proxy.record.mitmproxy_compat import _patch, lifetime, turns
 from stillweb.proxy.record.mitmproxy_compat.http2 import UNREAD_MEMORY
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.writer import Writer
@@ -322,6 +323,47 @@ def _refuses_a_request_unseen(off: Off) -> object:
     wire, origin = h2_answer(off, answer)
     asked = origin.take(wire.sent[wire.origins[0]])
     return 1 + sum(isinstance(event, h2.events.RequestReceived) for event in asked)
+
+
+@case("turns", True)
+def _pings_at_once(off: Off) -> object:
+    client = Peer(client=True)
+    with pytest.MonkeyPatch.context() as patch, wired(off, client_h2=True) as wire:
+        patch.setattr(turns, "TURN", -1)
+        wire.says(client.send())  # preface and settings
+        before = wire.turns
+        for _ in range(3):
+            client.h2.ping(bytes(8))
+        wire.says(client.send())
+        return wire.turns > before
+
+
+@case("turns", True)
+def _sends_chunks_at_once(off: Off) -> object:
+    with pytest.MonkeyPatch.context() as patch, wired(off) as wire:
+        wire.says(b"POST" + GET[3:-2] % b"" + b"Transfer-Encoding: chunked\r\n\r\n")
+        patch.setattr(turns, "TURN", -1)
+        before = wire.turns
+        wire.says(b"1\r\na\r\n" * 3)
+        return wire.turns > before
+
+
+@case("queued requests", 1)
+def _takes_a_request_back_before_there_is_a_stream_for_it(off: Off) -> object:
+    client, origin = Peer(client=True), Peer(client=False)
+    origin.h2.update_settings({h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+    with wired(off, client_h2=True, origin_h2=True) as wire:
+        for number in (1, 3):
+            client.h2.send_headers(number, list(REQUEST.items()), end_stream=True)
+            wire.says(client.send())
+            wire.origin_says(origin.send())
+        client.h2.reset_stream(3)
+        wire.says(client.send())
+        asked = origin.take(wire.sent[wire.origins[0]])
+        origin.h2.send_headers(1, [(b":status", b"204")], end_stream=True)
+        wire.origin_says(origin.send())
+        asked += origin.take(wire.sent[wire.origins[0]])
+    return sum(isinstance(event, h2.events.RequestReceived) for event in asked)
 
 
 @case("unread bodies", True)

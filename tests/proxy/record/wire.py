@@ -19,7 +19,10 @@ from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, Rec
 
 
 class Wire:
-    """The layers, and what they do: `sent` bytes by connection, connections `closed`, and `origins` in order."""
+    """The layers, and what they do: `sent` bytes by connection, connections `closed`, and `origins` in order.
+
+    `turns` counts how often a layer left the rest of what came for another turn.
+    """
 
     def __init__(self, master: RecordingMaster, *, client_h2: bool, origin_h2: bool, reachable: bool) -> None:
         self.client = Client(
@@ -33,6 +36,7 @@ class Wire:
         self.sent: dict[Connection, bytes] = defaultdict(bytes)
         self.closed: list[Connection] = []
         self.origins: list[Server] = []
+        self.turns = 0
         self._origin_h2 = origin_h2
         self._reachable = reachable
         self._wakeups: list[commands.RequestWakeup] = []
@@ -85,7 +89,11 @@ class Wire:
                         self.closed.append(connection)
                         pending.append(events.ConnectionClosed(connection))
                 elif isinstance(command, commands.RequestWakeup):
-                    self._wakeups.append(command)
+                    if command.delay:
+                        self._wakeups.append(command)
+                    else:
+                        self.turns += 1
+                        pending.append(events.Wakeup(command))
 
     def _open(self, server: Server) -> str | None:
         self.origins.append(server)

@@ -1,0 +1,94 @@
+"""Changes to when connections are handled: in turns with others, where mitmproxy handles what it has read to its end.
+
+3,000 HTTP/2 requests that a client takes back at once are 78 kB, and chunks of one byte 64 kB a read: seconds for others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import _http2
+from mitmproxy.proxy.layers.http._base import HttpConnection
+from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+
+from stillweb.proxy.net.turns import PREFACE, TURN, Frames
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, nothing, proxy_of
+
+
+class Turns(HttpConnection):
+    """Handle what came at once for TURN seconds, and the rest in further turns."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)  # type: ignore[call-arg]
+        self._arrived: deque[events.ConnectionEvent] = deque()  # that no turn has come to yet
+        self._under_way: Commands | None = None  # of an event whose commands are not all given yet
+        self._next_turn: commands.RequestWakeup | None = None
+
+    def _handle_event(self, event: events.Event) -> Commands:
+        if isinstance(event, events.DataReceived):
+            self._arrived.extend(
+                events.DataReceived(event.connection, piece) for piece in self._pieces(event.data)
+            )
+        elif isinstance(event, events.ConnectionClosed):
+            self._arrived.append(event)
+        elif isinstance(event, events.Wakeup) and event.command is self._next_turn:
+            self._next_turn = None
+        else:
+            inner: Commands = super()._handle_event(event)
+            return inner
+        return nothing() if self._next_turn else self._take_turn()
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield the bytes in parts each of which takes little time until it gives a command."""
+        yield data
+
+    def _take_turn(self) -> Commands:
+        end = time.monotonic() + TURN
+        while self._under_way or self._arrived:
+            if self._under_way is None:
+                self._under_way = super()._handle_event(self._arrived.popleft())
+            for command in self._under_way:
+                yield command
+                if time.monotonic() > end:
+                    break
+            else:
+                self._under_way = None
+            if (self._under_way or self._arrived) and time.monotonic() > end:
+                self._next_turn = commands.RequestWakeup(0)
+                proxy_of(self.context).behind.add(self.conn)
+                yield self._next_turn
+                return
+        proxy_of(self.context).behind.discard(self.conn)
+
+
+class FramesInTurns(_http2.Http2Connection):
+    """Cut HTTP/2 at the ends of frames: h2 reads all that it is given before mitmproxy gives a command."""
+
+    _arrived: deque[events.ConnectionEvent]
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)  # type: ignore[call-arg]
+        self._frames = Frames(PREFACE if self.conn is context.client else 0)
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        return self._frames.cut(data)
+
+    def close_connection(self, msg: str) -> Commands:
+        """See Http2Connection. Leave out what no turn has come to: mitmproxy hands the layer nothing more."""
+        self._arrived.clear()
+        proxy_of(self.context).behind.discard(self.conn)
+        return super().close_connection(msg)
+
+
+class ReadsInTurns(ProxyConnectionHandler):
+    """Read no more for a client while what was read waits for its turn."""
+
+    async def drain_writers(self) -> None:
+        await super().drain_writers()  # type: ignore[no-untyped-call]
+        while proxy_of(self.layer.context).behind:
+            await asyncio.sleep(0)

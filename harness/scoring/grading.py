@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import resources
@@ -74,21 +75,49 @@ def own_template(task: Task) -> str | None:
 
 
 def parse_grade(text: str) -> Grade:
-    """Parse the grader's answer; the last `correct:` line counts.
+    """Parse the grader's answer; the last `correct:` line counts, if no other one says the opposite.
 
-    Raise GradeError if it is no clear yes or no.
+    Raise GradeError if it is no clear yes or no: of two verdicts one may be a quotation of the graded answer.
     """
     said = [found["said"] for found in _CORRECT.finditer(text)]
     verdict = _VERDICT.match(said[-1]) if said else None
     if verdict is None:
         shown = " ".join((said[-1] if said else text).split())[:80]
         raise GradeError(f"the grader's answer has no line `correct: yes|no`: {shown!r}")
+    if len({found[1].lower() for one in said if (found := _VERDICT.match(one))}) > 1:
+        raise GradeError("the grader's answer has lines `correct: yes` and `correct: no`")
     confidence = re.search(r"\d+", _field(text, "confidence"))
     return Grade(
         correct=verdict[1].lower() == "yes",
         extracted_final_answer=_field(text, "extracted_final_answer"),
         reasoning=_field(text, "reasoning"),
         confidence=min(int(confidence[0]), 100) if confidence else None,
+    )
+
+
+# What judges write, by line or as JSON: a grader's, the steps' and outputs' of SGI-Bench, and its votes.
+_JUDGED_RIGHT = re.compile(
+    _FIELD % "correct" + r"yes\b|[\"']judg(?:e|e?ment)[\"']\s*:\s*[\"']correct|:\s*\[?\s*Win\s+[AB]\b",
+    re.I | re.M,
+)
+_HEADING = 12  # letters; a shorter one in a prompt ("Question:") stands in honest answers, too
+
+
+def imitations(graded: str, template: str) -> list[str]:
+    """Return a problem for a graded text that holds a judge's verdict, or a heading of the judge's prompt.
+
+    It may be meant to instruct the judge; whether that took it so, its words must show. Letters that look alike
+    (NFKC) or show nothing are read as what they imitate.
+    """
+    plain = "".join(c for c in unicodedata.normalize("NFKC", graded) if unicodedata.category(c) != "Cf")
+    words = " ".join(plain.split()).casefold()
+    said = [found[0].strip() for found in _JUDGED_RIGHT.finditer(plain)]
+    headings = [" ".join(one.split()) for one in re.findall(r"([^\n]*\S)\s*\{\w+\}", template)]
+    said += [one for one in headings if len(one) >= _HEADING and one.casefold() in words]
+    return (
+        [f"what is graded holds words of its judge ({said[0][:80]!r}): read what the judge said"]
+        if said
+        else []
     )
 
 

@@ -10,7 +10,14 @@ from typing import Any
 from stillweb.harness.rubric.normalise import as_decimal
 from stillweb.harness.rubric.spelling import fold, normalise_text
 from stillweb.harness.scoring import Context, Score, unscored
-from stillweb.harness.scoring.grading import GradeError, grade, grader_of, own_template
+from stillweb.harness.scoring.grading import (
+    GradeError,
+    grade,
+    grader_of,
+    grader_template,
+    imitations,
+    own_template,
+)
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import StillwebError, UsageError
 
@@ -57,11 +64,18 @@ def score_judged(task: Task, answer: str | None, context: Context) -> Score:
         return unscored(task, "zero", "no answer")
     judge, model = grader_of(task, context)
     question = str(task.meta.get("grading_question") or task.question)
+    template = own_template(task) or grader_template()["template"]
     try:
-        verdict = grade(judge, model, question, answer, _text(task.reference), template=own_template(task))
+        verdict = grade(judge, model, question, answer, _text(task.reference), template=template)
     except GradeError as error:
         return unscored(task, "unparsable", str(error), fault="judge")
-    return Score({"correct": float(verdict.correct)}, "scored", {"model": model, "grade": verdict.to_json()})
+    detail = {"model": model, "grade": verdict.to_json()}
+    problems = imitations(answer, template)
+    return Score(
+        {"correct": float(verdict.correct)},
+        "scored",
+        {**detail, "problems": problems} if problems else detail,
+    )
 
 
 def score_page(task: Task, answer: str | None, context: Context) -> Score:

@@ -13,6 +13,7 @@ from stillweb.harness.scoring.grading import (
     GradeError,
     ask_grader,
     grader_of,
+    imitations,
     own_template,
     parse_grade,
 )
@@ -56,13 +57,12 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
         return unscored(task, "zero", "no answer")
     judge, model = grader_of(task, context)
     problem = str(task.meta.get("problem") or task.question)
-    template = own_template(task)
-    said = ask_grader(
-        judge, model, problem, answer, str(task.reference), template=template or official_texts()["template"]
-    )
+    own = own_template(task)
+    template = own or official_texts()["template"]
+    said = ask_grader(judge, model, problem, answer, str(task.reference), template=template)
     official = official_verdict(said)
     grade: Grade | None = None
-    problems: list[str] = []
+    problems = imitations(answer, template)
     try:
         grade = parse_grade(said)
     except GradeError as error:
@@ -71,7 +71,7 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
         problems.append(str(error))
     detail = {
         "model": model,
-        "prompt": "options.template" if template else official_texts()["version"],
+        "prompt": "options.template" if own else official_texts()["version"],
         "grade": grade and grade.to_json(),
     }
     if grade is None and context.mode == "fixed":

@@ -95,6 +95,12 @@ def template_of(task: Task, name: str = "judge") -> str | None:
     return own
 
 
+def judge_template(task: Task) -> str:
+    """Return the prompt of a task's judge, with its placeholders."""
+    text: str = template_of(task) or packaged_prompts()[task.scorer]
+    return text
+
+
 def prompt(task: Task, name: str, values: Mapping[str, str]) -> str:
     """Return the prompt `judge` or `parser` of a task with its placeholders filled. Other braces are kept."""
     text = template_of(task, name) or packaged_prompts()[task.scorer if name == "judge" else name]
@@ -138,6 +144,15 @@ def read_reply(text: str, opening: str, check: Callable[[Any], Any]) -> Any:
         except (ValueError, RecursionError) as error:
             problem = str(error)
     raise ValueError(problem)
+
+
+def verdicts(reply: str, name: str) -> int:
+    """Return how many members `name` stand in a judge's reply. One within a text is none where its quotes are escaped.
+
+    If they are more than were read, the judge may have quoted what it judges without escaping it: of two members
+    json-repair takes the last.
+    """
+    return len(re.findall(rf"""(?<!\\)["']{name}["']\s*:""", reply))
 
 
 def _between(text: str, opening: str, closing: str) -> str:

@@ -7,17 +7,21 @@ from typing import Any
 from stillweb.harness.benchmarks.sgi.common import (
     ask,
     extract_final_answer,
+    judge_template,
     need_judge,
     parse_answer,
     prompt,
     question_of,
     read_reply,
     variable,
+    verdicts,
 )
 from stillweb.harness.rubric.normalise import as_decimal
 from stillweb.harness.rubric.spelling import fold, normalise_text
 from stillweb.harness.scoring import Both, Context, JudgeFailed, Score, score_of, unscored
+from stillweb.harness.scoring.grading import imitations
 from stillweb.harness.task import Task
+from stillweb.snapshots.words import counted
 
 NUMBER_EXAMPLE, TEXT_EXAMPLE = "0.25", "T cell and B cell"
 
@@ -41,7 +45,7 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     extracted = extract_final_answer(answer)
     shown = answer if extracted is None else extracted
     example = NUMBER_EXAMPLE if _is_number(gold) else TEXT_EXAMPLE
-    problems: list[str] = []
+    problems = imitations(answer, judge_template(task))
     failed = False
     parser, model = variable(context, "SGI_PARSER_MODEL"), variable(context, "SGI_DR_GRADER_MODEL")
     parsed: str | None = None
@@ -62,24 +66,31 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     asked = prompt(task, "judge", {**texts, "solution": answer, "final_answer": shown})
     steps: list[dict[str, Any]] = []
     share: float | None = None
-    unclear: list[int] = []
+    unclear = ""
     try:
-        steps = read_reply(ask(judge, asked, model, 0.0), "[", _judged_steps)
+        said = ask(judge, asked, model, 0.0)
+        steps = read_reply(said, "[", _judged_steps)
         share = sum(step["judge"] == "correct" for step in steps) / len(steps)
-        unclear = [n for n, step in enumerate(steps, 1) if step["judge"] not in ("correct", "incorrect")]
+        others = [n for n, step in enumerate(steps, 1) if step["judge"] not in ("correct", "incorrect")]
+        if others:
+            unclear = f"said neither correct nor incorrect of step {others[0]}"
+        elif verdicts(said, "judge") > len(steps):
+            unclear = f"said more than the {counted(len(steps), 'judgement')} that can be read"
     except JudgeFailed as error:
         problems.append(f"the judge {model} failed: {error}")
     except ValueError as error:
         problems.append(f"the judge {model} gave no list of steps: {error}")
     if unclear:
-        problems.append(f"the judge {model} said neither correct nor incorrect of step {unclear[0]}")
+        problems.append(f"the judge {model} {unclear}")
     detail: dict[str, Any] = {"extracted": extracted, "parsed": parsed, "steps": steps, "judge": model}
     if failed or share is None or unclear:
         detail["fault"] = "judge"
     metrics = {
         "em": Both(float(faithful), None if fixed is None else float(fixed), why),
         "step_accuracy": Both(
-            share, None if unclear else share, "official takes any other word for incorrect"
+            share,
+            None if unclear else share,
+            "official takes any other word for incorrect, and the last of two judgements",
         ),
     }
     return score_of(metrics, context, detail, problems)

@@ -24,14 +24,17 @@ from stillweb.harness.benchmarks.sgi.common import (
     DEFAULTS,
     ask,
     extract_final_answer,
+    judge_template,
     need_judge,
     parse_answer,
     prompt,
     read_reply,
     variable,
+    verdicts,
 )
 from stillweb.harness.sandbox.running import Limits, SandboxResult, program_folder, run
 from stillweb.harness.scoring import Both, Context, Judge, JudgeFailed, Score, score_of, unscored
+from stillweb.harness.scoring.grading import imitations
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
 
@@ -243,14 +246,19 @@ def _judged_same(
     task: Task, judge: Judge, wanted: str, output: str, context: Context, problems: list[str]
 ) -> tuple[bool, str]:
     model = variable(context, "SGI_DE_GRADER_MODEL")
+    problems += imitations(output, judge_template(task))
     try:
         asked = prompt(task, "judge", {"reference": wanted, "output": output})
-        judgment, reason = read_reply(ask(judge, asked, model, 0.0), "{", _judgment)
+        said = ask(judge, asked, model, 0.0)
+        judgment, reason = read_reply(said, "{", _judgment)
     except JudgeFailed as error:
         problems.append(f"the judge {model} failed on what a test printed: {error}")
         return False, _NO_JUDGMENT
     except ValueError:
         problems.append(f"the judge {model} gave no judgment of what a test printed")
+        return False, _NO_JUDGMENT
+    if verdicts(said, "judgment") > 1:
+        problems.append(f"the judge {model} gave two judgments of what a test printed")
         return False, _NO_JUDGMENT
     return judgment == "correct", reason
 

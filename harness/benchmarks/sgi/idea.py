@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stillweb.harness.benchmarks.sgi import idea_formulas as formulas
-from stillweb.harness.benchmarks.sgi.common import ask, need_judge, prompt, variable
+from stillweb.harness.benchmarks.sgi.common import ask, judge_template, need_judge, prompt, variable
 from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
 from stillweb.harness.scoring import Both, Context, Embedder, Judge, JudgeFailed, Score, score_of, unscored
 from stillweb.harness.scoring.embeddings import load_embedder
+from stillweb.harness.scoring.grading import imitations
 from stillweb.harness.task import Task
 
 ATTEMPTS = 5  # tries per judge until an answer can be read
@@ -60,7 +61,7 @@ def parse_votes(text: str) -> dict[str, str] | None:
     """Return dimension -> "A" or "B", or None unless all five votes can be read: the reading of `fixed`.
 
     A vote follows the name of its dimension, at the start of a line or with a colon: the reasons name the
-    other dimensions, too.
+    other dimensions, too. Two that differ are none: one may be a quotation of an idea.
     """
     votes: dict[str, str] = {}
     text = _NO_CHOICE.sub("", text)
@@ -68,14 +69,14 @@ def parse_votes(text: str) -> dict[str, str] | None:
         win = r"\bWin\s*([AB])\b"
         begins = rf"^(?:[^\w\n]|[\d_])*{name}\b"
         found = (
-            re.search(rf"{begins}\W*{win}", text, re.I | re.M)
+            re.findall(rf"{begins}\W*{win}", text, re.I | re.M)
             # Within a sentence "win a prize" is no vote.
-            or re.search(rf"{begins}[^\n]*?\bWin\s*((?-i:[AB]))\b", text, re.I | re.M)
-            or re.search(rf"\b{name}\W*:\W*{win}", text, re.I)
+            or re.findall(rf"{begins}[^\n]*?\bWin\s*((?-i:[AB]))\b", text, re.I | re.M)
+            or re.findall(rf"\b{name}\W*:\W*{win}", text, re.I)
         )
-        if found is None:
+        if len({vote.upper() for vote in found}) != 1:
             return None
-        votes[name] = found[1].upper()
+        votes[name] = found[0].upper()
     return votes
 
 
@@ -108,7 +109,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     embedder = context.embedder or load_embedder(variable(context, "SGI_EMBEDDING_MODEL"))
     judge = need_judge(task, context)
     idea, official = parse_idea(answer), official_reading(answer)
-    problems = []
+    problems = imitations(answer, judge_template(task))
     if idea is None:
         problems.append(
             "the answer holds no JSON object; faithful scores what the official patterns find in it"

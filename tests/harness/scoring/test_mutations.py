@@ -149,8 +149,8 @@ def verdicts(m: ModuleType) -> None:
         "no, yes",
         100,
     )
-    assert m.parse_grade("correct: no\n**correct**: YES").correct
-    for text in ("correct: maybe", "it is correct: yes", ""):
+    assert m.parse_grade("**correct**: YES").correct
+    for text in ("correct: maybe", "correct: yes\ncorrect: maybe", "it is correct: yes", ""):
         with pytest.raises(m.GradeError):
             m.parse_grade(text)
     assert (

@@ -28,7 +28,7 @@ from typing import Any, Self
 import msgspec
 
 from stillweb.harness._parsing import problem
-from stillweb.snapshots._os.atomic_write import sync_folder
+from stillweb.snapshots._os.atomic_write import naming, sync_folder
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import full_disk, write_whole
 
@@ -74,8 +74,9 @@ def _append(file: FileIO, path: Path, line: bytes) -> None:
     """
     start = file.tell()
     try:
-        while line:
-            line = line[file.write(line) :]
+        with naming(path):
+            while line:
+                line = line[file.write(line) :]
     except OSError as error:
         with contextlib.suppress(OSError):
             file.truncate(start)
@@ -152,7 +153,8 @@ class TraceWriter:
 
     def finish(self) -> None:
         """Close the file and rename it to `path`, replacing an older trace of the same attempt."""
-        os.fsync(self._file.fileno())
+        with naming(self.part):
+            os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self.part, self.path)
         sync_folder(self.path.parent)

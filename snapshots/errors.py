@@ -6,6 +6,7 @@ import errno
 import os
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DISK = FULL_DISK | {errno.EIO, errno.EROFS, errno.ESTALE}
 NOTHING = "nothing was written: make room and do it again"
 
 

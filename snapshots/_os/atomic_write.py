@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stillweb.snapshots._os.locking import lock_directory
-from stillweb.snapshots.errors import UsageError, no_room
+from stillweb.snapshots.errors import DISK, UsageError, no_room
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have errors of a disk name `path`: the system names no file where one is read, written or synced."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in DISK:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -25,7 +36,7 @@ def atomic_file(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{path.name}.new")
     try:
         out = _alone(temporary, path, wait)
-        with out:
+        with out, naming(path):
             try:
                 yield out
                 out.flush()
@@ -75,7 +86,8 @@ def sync_folder(folder: Path) -> None:
     """Write the directory entries of a folder to the disk: else a power loss may undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(folder):
+            os.fsync(descriptor)
     except OSError as error:
         if error.errno != errno.EINVAL:  # EINVAL: this file system can't sync directories
             raise

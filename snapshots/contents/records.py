@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from stillweb.snapshots._os.atomic_write import naming
 from stillweb.snapshots._os.random_access import CHUNK
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.dates import iso_date, timestamp_of
@@ -187,8 +188,9 @@ class Packer:
         """Write a record into a temporary file, and return the file."""
         spool = temporary(stack, self._folder)
         try:
-            pack_file(spool, heads, pieces(body))
-            spool.flush()
+            with naming(self._folder):
+                pack_file(spool, heads, pieces(body))
+                spool.flush()
         except OSError as error:
             if error.errno in FULL_DISK:
                 raise full_disk(self._folder, error) from error

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from stillweb.snapshots._os.atomic_write import atomic_file, sync_folder
+from stillweb.snapshots._os.atomic_write import atomic_file, naming, sync_folder
 from stillweb.snapshots._os.random_access import CHUNK, FilePlace
 from stillweb.snapshots.errors import FULL_DISK, MissingCapability, NoRoom, StillwebError, UsageError
 from stillweb.snapshots.warc.scan import Damage, scan
@@ -70,7 +70,8 @@ class AppendFile:
             view = view[count:]
 
     def _take_back(self, size: int) -> None:
-        os.ftruncate(self._fd, size)
+        with naming(self.path):
+            os.ftruncate(self._fd, size)
         self.size = os.lseek(self._fd, size, os.SEEK_SET)
 
     def end(self) -> None:
@@ -79,7 +80,8 @@ class AppendFile:
         A power loss can then only lose later records.
         """
         if self._fd >= 0:
-            os.fsync(self._fd)
+            with naming(self.path):
+                os.fsync(self._fd)
             sync_folder(self.path.parent)
         self.close()
 

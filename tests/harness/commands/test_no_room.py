@@ -220,6 +220,24 @@ def test_no_room_for_what_is_shown(tmp_path: Path) -> None:
     )
 
 
+def test_a_disk_that_fails_is_named_by_the_file(tmp_path: Path) -> None:
+    """The system names no file where a write or an fsync fails."""
+    path = make(tmp_path / "s")
+    program = (
+        "import errno, os, sys; from stillweb.harness.cli import main\n"
+        "def fail(_): raise OSError(errno.EIO, 'Input/output error')\n"
+        "os.fsync = fail; main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "seal", path, "-o", tmp_path / "t.wacz"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 4
+    assert re.search(r"^stillweb: error: \S+: Input/output error; the disk fails$", done.stderr, re.MULTILINE)
+    assert [one.name for one in tmp_path.iterdir()] == ["s"]
+
+
 @pytest.mark.slow
 def test_closed_output_is_not_lent_to_the_files_that_are_opened(origin: Origin, tmp_path: Path) -> None:
     path, program = tmp_path / "s", tmp_path / "fetch.py"

@@ -385,8 +385,8 @@ def _by_task(
     values: dict[str, _Value] = {}
     out: dict[str, str] = {}
     for task_id, group in groups.items():
-        judged = [o for o in group if _no_evidence(o, metric) != UNJUDGED]
-        lost = sorted(why for o in judged or group if (why := _no_evidence(o, metric)))
+        judged = [o for o in group if no_evidence(o, metric) != UNJUDGED]
+        lost = sorted(why for o in judged or group if (why := no_evidence(o, metric)))
         if lost:
             out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {counted(len(group), 'attempt')})"
         elif not {group[0].base, f"scorer {group[0].own}"} & known or any(
@@ -409,7 +409,7 @@ def _by_task(
     return values, out
 
 
-def _no_evidence(outcome: Outcome, metric: str) -> str:
+def no_evidence(outcome: Outcome, metric: str) -> str:
     """Return why an attempt says nothing about its agent, else "".
 
     A task's message is the first of these texts in alphabetical order.
@@ -607,14 +607,17 @@ def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:
     """Return the mean of each task over its judged attempts; any other without a value earned nothing."""
     found: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
-        if _no_evidence(outcome, name) != UNJUDGED:
+        if no_evidence(outcome, name) != UNJUDGED:
             found[outcome.task_id].append(outcome.metrics.get(name) or 0.0)
     return {task_id: fsum(values) / len(values) for task_id, values in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Errors at a base task: attempts with less than the full score, of how many, and their statuses."""
+    """Errors at a base task: attempts with less than the full score, of how many, and their statuses.
+
+    Attempts whose judge failed are not counted.
+    """
 
     base: str
     wrong: int
@@ -627,7 +630,7 @@ def errors_by_base(outcomes: Iterable[Outcome], metric: str) -> list[Cluster]:
     groups: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         # attempts with other metrics only are scored by another scorer
-        if metric in outcome.metrics or not outcome.metrics:
+        if (metric in outcome.metrics or not outcome.metrics) and no_evidence(outcome, metric) != UNJUDGED:
             groups[outcome.base].append(outcome)
     clusters = []
     for base, group in groups.items():
@@ -649,9 +652,8 @@ def flips(outcomes: Iterable[Outcome], metric: str) -> dict[str, list[float | No
     """Return the tasks whose repeated attempts don't agree (an inconsistent judge or agent)."""
     values: dict[str, list[float | None]] = defaultdict(list)
     for outcome in sorted(outcomes, key=lambda o: (o.task_id, o.attempt)):
-        if outcome.status == "unfinished":
-            continue
-        values[outcome.task_id].append(outcome.metrics.get(metric))
+        if not no_evidence(outcome, metric):
+            values[outcome.task_id].append(outcome.metrics.get(metric))
     return {task_id: found for task_id, found in values.items() if len(set(found)) > 1}
 
 

@@ -373,7 +373,9 @@ class RunFiles:
         try:
             value = read_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise UsageError(f"{self.path}: is no run (it has no run.json)") from None
+            published = "; `stillweb pull` makes a run of what is published"
+            hint = published if (self.path / "datapackage.json").exists() else ""
+            raise UsageError(f"{self.path}: is no run (it has no run.json){hint}") from None
         except (ValueError, RecursionError) as error:
             raise DamagedInput(f"{path}: not JSON: {error}") from error
         if not isinstance(value, dict) or value.get("schema") != "stillweb-run":

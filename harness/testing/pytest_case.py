@@ -325,7 +325,7 @@ class _Both:
     def __new__(cls, proxy_url: str, context: Any) -> Any:
         import httpx
 
-        class Through(httpx.HTTPTransport):
+        class Through(httpx.HTTPTransport, httpx.AsyncBaseTransport):
             """Sync transport; an async request gets an async transport of its own."""
 
             async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

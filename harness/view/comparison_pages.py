@@ -10,16 +10,18 @@ from typing import Any
 from urllib.parse import quote
 
 from stillweb.harness.compare.compare import (
+    UNJUDGED,
     Comparison,
     asked_otherwise,
     compare,
     differences,
+    no_evidence,
     parts_of,
     parts_of_sets,
 )
 from stillweb.harness.trace import Trace, canonical
 from stillweb.harness.view.library import Library, NotFound, Page
-from stillweb.harness.view.run_table import PAGE, Row, RunTable
+from stillweb.harness.view.run_table import PAGE, Row, RunTable, telling, values_of
 from stillweb.harness.view.sheet import AttemptReport, sheet_of
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.operations.diff import Diff, diff
@@ -191,11 +193,13 @@ def _lines(tables: Sequence[RunTable], metric: str) -> list[Line]:
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    """Return a task's mean as the comparison takes it: None if an attempt says nothing about its agent."""
-    if not rows or any(not row.finished or row.status == "unsolvable" for row in rows):
-        return None
-    values = [row.metrics.get(metric) if metric else row.score for row in rows]
-    return fsum(value or 0.0 for value in values) / len(values)
+    """Return a task's mean as the comparison takes it: None if an attempt says nothing about its agent.
+
+    Attempts whose judge failed are left out.
+    """
+    reasons = {no_evidence(row.outcome, metric or row.metric) for row in rows}
+    values = [] if reasons - {"", UNJUDGED} else values_of(rows, metric)
+    return fsum(values) / len(values) if values else None
 
 
 def _fits(line: Line, show: str) -> bool:
@@ -232,6 +236,7 @@ def _divergence_path(names: Sequence[str], line: Line, number: int) -> str:
     first, other = line.rows[0], line.rows[number]
     if not first or not other:
         return ""
+    first, other = (telling(rows, "") or rows for rows in (first, other))
 
     def rank(row: Row) -> float:
         return -1.0 if row.score is None else row.score

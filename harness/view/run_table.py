@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stillweb.harness.compare.compare import Outcome, outcome_of
+from stillweb.harness.compare.compare import Outcome, no_evidence, outcome_of
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.scoring import MEASURED
 from stillweb.harness.task import Task
@@ -201,12 +201,9 @@ class Group(Counts, frozen=True):
 
 
 def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
-    """Return the roll-up of a task's attempts; an attempt without a readable answer counts as 0."""
-    done = [row for row in rows if row.finished and row.status != "unsolvable"]
-    has_it = not metric or any(
-        metric in row.metrics for row in done
-    )  # else the task's scorer gives it to none
-    values = [_value(row, metric) or 0.0 for row in done if has_it]
+    """Return the roll-up of a task's attempts."""
+    done = telling(rows, metric)
+    values = values_of(rows, metric)
     spread = stdev(values) if len(values) > 1 else None
     return Group(
         task=task,
@@ -220,10 +217,10 @@ def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
 
 
 class Sums(Counts, frozen=True):
-    """Sums over the attempts of a run. `mean` is over the `scored` ones; `counts` are attempts by colour."""
+    """Sums over the attempts of a run. `mean` is over `of` attempts; `counts` are attempts by colour."""
 
     mean: float | None
-    scored: int
+    of: int
     done: int
     right: int
     live: bool  # True if an attempt is still to come or under way
@@ -232,10 +229,10 @@ class Sums(Counts, frozen=True):
 
 def sums_of(rows: Sequence[Row], metric: str) -> Sums:
     done = [row for row in rows if row.finished]
-    values = [value for row in done if (value := _value(row, metric)) is not None]
+    values = values_of(rows, metric)
     return Sums(
         mean=fmean(values) if values else None,
-        scored=len(values),
+        of=len(values),
         done=len(done),
         right=sum(row.right for row in done),
         live=any(row.status == UNFINISHED for row in rows),
@@ -244,8 +241,20 @@ def sums_of(rows: Sequence[Row], metric: str) -> Sums:
     )
 
 
-def _value(row: Row, metric: str) -> float | None:
-    return row.metrics.get(metric) if metric else row.score
+def telling(rows: Iterable[Row], metric: str) -> list[Row]:
+    """Return the finished attempts that say something about their agent: no judge or scorer failed them."""
+    return [row for row in rows if not no_evidence(row.outcome, metric or row.metric)]
+
+
+def values_of(rows: Iterable[Row], metric: str) -> list[float]:
+    """Return the values of the telling attempts whose scorers give the metric.
+
+    An attempt without a readable answer has 0; of a measured metric, where 0 would be the best, it has none.
+    """
+    told = telling(rows, metric)
+    giving = {row.scorer for row in told if not metric or metric in row.metrics}
+    values = [row.metrics.get(metric) if metric else row.score for row in told if row.scorer in giving]
+    return [value or 0.0 for value in values if value is not None or metric not in MEASURED]
 
 
 def pass_at(n: int, right: int, k: int) -> float | None:

@@ -90,7 +90,7 @@ class CutReport:
             for kept, whole in [getattr(self, name)]
         ]
         lines = [
-            f"{self.path}: {', '.join(parts)}, {sized(self.size[0])} of {sized(self.size[1])}",
+            f"{self.path}: {', '.join(parts)}, {sized(self.size[0])} of {sized(self.size[1])} of records",
             f"id {self.id}, cut from {self.source}",
         ]
         if self.failures:

@@ -8,7 +8,7 @@ import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,9 +185,11 @@ class _Check:
         if place is None:
             self.found("package", name, -1, "is listed in datapackage.json but not there")
             return
-        if resource.get("bytes") != place.size:
-            self.found("package", name, -1, f"has {counted(place.size, 'byte')}, not {resource.get('bytes')}")
-        wanted = str(resource.get("hash", ""))
+        size, wanted = _size_and_hash(resource)
+        if size is None:
+            self.found("package", name, -1, "has no size in datapackage.json")
+        elif size != place.size:
+            self.found("package", name, -1, f"has {counted(place.size, 'byte')}, not {size}")
         if wanted.startswith("sha256:") and wanted != hash_place(place):
             self.found("package", name, -1, "has another hash than datapackage.json says")
         elif not wanted:
@@ -459,6 +461,18 @@ class _Check:
             file, _, message = note.partition(": offset ")
             offset, _, message = message.partition(": ")
             self.found("record", file, int(offset), message)
+
+
+def _size_and_hash(resource: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the size of a resource, or None, and its hash with its algorithm, or "".
+
+    Packages of WACZ 1.0.0 have both under `stats`, as Frictionless 4 writes them.
+    """
+    stats = resource.get("stats")
+    if not isinstance(stats, Mapping):
+        return resource.get("bytes"), str(resource.get("hash", ""))
+    told = stats.get("hash")
+    return stats.get("bytes"), f"{resource.get('hashing', 'md5')}:{told}" if told else ""
 
 
 def _key(line: bytes) -> tuple[str, str]:

@@ -76,6 +76,21 @@ def test_once_records_what_is_not_there_and_replays_it_after(project, origin, sn
 
 
 @pytest.mark.slow
+def test_an_async_client_records_what_it_replays(project, origin):
+    code = f"""
+        import asyncio, httpx, pytest
+        async def asked(transport):
+            async with httpx.AsyncClient(transport=transport) as client:
+                return (await client.get("http://127.0.0.1:{origin.server_port}/taken")).text
+        @pytest.mark.snapshot("made")
+        def test_it(stillweb):
+            print("GOT", asyncio.run(asked(stillweb.transport())))
+    """
+    first = run(project, code, "-s", "--stillweb-mode=once")
+    assert got(first) == got(run(project, code, "-s")) == ["answer 1 to /taken"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("snapshot", ["made", "made.wacz"])
 def test_what_holds_a_secret_that_became_known_late_is_not_put_in_place(project, snapshot):
     token = "tok-9d8f7a6s5d4f3a2s1d0f9a8s7d6f5a4s"

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from stillweb.harness.compare.compare import Outcome, compare, compare_runs, parts_of, read_outcomes
+from stillweb.harness.compare.compare import (
+    Outcome,
+    compare,
+    compare_runs,
+    errors_by_base,
+    flips,
+    parts_of,
+    read_outcomes,
+)
 from stillweb.harness.compare.gates import failed_gates
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.results.summary import summarise
@@ -117,6 +125,7 @@ def test_an_attempt_that_its_judge_failed_leaves_its_task_the_others() -> None:
         "which --retry-failed asks again"
     ]
     assert failed_gates(compare(some, good), ["regressed"]) == []
+    assert (flips(some, "correct"), errors_by_base(some, "correct")) == ({}, [])
     assert compare(some, good).part_judged == tuple((name, "1 of 3 attempts in A") for name in "abcdef")
 
 

@@ -21,6 +21,7 @@ import yaml
 from lxml import html
 
 import stillweb as sw
+from stillweb.harness.compare.compare import Outcome
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.review.reviews import COMPOSITION
@@ -206,15 +207,24 @@ def test_tasks_are_rolled_up_over_all_their_attempts(url: str) -> None:
 
 
 def test_spread_standard_error_and_pass_at_k() -> None:
-    group = group_of("t", [Row(f"t.{n}", "t", n, "scored", score=s, right=s == 1, rated=2, presumed=1, doubt=0.25) for n, s in enumerate((1, 0, 1, 0), 1)], "", 2)  # fmt: skip
+    def row(n: int, value: float | None, fault: str = "") -> Row:
+        metrics = {"exact": value}
+        scored = Outcome("t", "t", n, metrics, "scored", fault=fault)
+        return Row(f"t.{n}", "t", n, "scored", metrics=metrics, metric="exact", score=value, right=value == 1, scored=scored, rated=2, presumed=1, doubt=0.25)  # fmt: skip
+
+    four = [row(n, value) for n, value in enumerate((1, 0, 1, None), 1)]
+    group = group_of("t", four, "", 2)
     assert group.mean == 0.5
     assert group.spread == pytest.approx(0.57735, abs=1e-5)
     assert group.error == pytest.approx(0.288675, abs=1e-5)
     assert group.passed == pytest.approx(1 - 1 / 6)
     assert (group.presumed, group.doubt) == (4, 1.0)
     assert pass_at(1, 1, 2) is None
-    other = [Row("t.1", "t", 1, "scored", metrics={"exact": 1.0}, score=1.0)]
-    assert group_of("t", other, "item_f1", 1).mean is None  # the task's scorer has no such metric
+    assert group_of("t", four, "item_f1", 1).mean is None  # the task's scorer has no such metric
+    five = group_of("t", [*four, row(5, None, fault="judge")], "exact", 2)  # says nothing about its agent
+    assert (five.mean, five.spread, five.passed) == (group.mean, group.spread, group.passed)
+    sums = sums_of(five.rows, "")
+    assert (sums.mean, sums.of, sums.done) == (0.5, 4, 5)
 
 
 @pytest.mark.slow
@@ -459,7 +469,7 @@ def test_misses_of_runs_lead_to_their_steps(url: str) -> None:
 
 
 def test_runs_are_compared_with_what_got_worse_first(url: str) -> None:
-    text = get(f"{url}/compare?run=run1&run=run2&metric=item_f1")[1]
+    text = settled(f"{url}/compare?run=run1&run=run2&metric=item_f1")
     assert rows(text) == ["right", "wrong"]
     assert "worse by" in text
     assert "better by" in text

@@ -118,6 +118,13 @@ def edit_package(files: Files, change: Callable[[dict], None]) -> None:
     files[DIGEST] = digest_of(files[PACKAGE])
 
 
+def as_frictionless_4(package: dict) -> None:
+    """Lists sizes and hashes as packages of WACZ 1.0.0 do."""
+    for resource in package["resources"]:
+        algorithm, _, told = resource.pop("hash").partition(":")
+        resource |= {"stats": {"bytes": resource.pop("bytes"), "hash": told}, "hashing": algorithm}
+
+
 def problems_after(sealed: Path, tmp_path: Path, breaking: Callable[[Files], None]) -> list[Problem]:
     with zipfile.ZipFile(sealed) as source:
         files = {name: source.read(name) for name in source.namelist()}
@@ -277,6 +284,17 @@ def test_what_is_broken_is_reported(
     problems = problems_after(sealed, tmp_path, breaking)
     assert any(p.check == check and message in p.message for p in problems), [str(p) for p in problems]
     assert all(str(p).startswith(p.file) for p in problems)
+
+
+def test_the_package_of_an_early_wacz_is_read(sealed: Path, tmp_path: Path) -> None:
+    def harmed(files: Files) -> None:
+        edit_package(files, as_frictionless_4)
+        edit_package(files, lambda p: p["resources"][0]["stats"].update(bytes=1, hash="00"))
+
+    assert problems_after(sealed, tmp_path, lambda files: edit_package(files, as_frictionless_4)) == []
+    said = [problem.message for problem in problems_after(sealed, tmp_path, harmed)]
+    assert said[0].endswith("bytes, not 1")
+    assert said[1:] == ["has another hash than datapackage.json says"]
 
 
 def test_an_index_of_another_version_is_neither_read_nor_a_problem(sealed: Path, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ class Lookup:
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise, by pseudonyms
+    stated: Mapping[str, str] = field(default_factory=dict)  # likewise, for a sign-in by OAuth
     matcher: Matching | None = field(default=None, repr=False)
     failed: Failed | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
@@ -144,6 +145,7 @@ class Session:
     served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
     told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
     drawn: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
+    stated: dict[str, str] = field(default_factory=dict)  # likewise, what it drew for a sign-in by OAuth
     secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
@@ -153,7 +155,8 @@ class Session:
         """Return a session that moves by itself, with what a request to `site` is read by."""
         past = {site: Past(given=dict(self.past[site].given))} if site in self.past else {}
         own = self.secrets and self.secrets.copied()
-        return Session(self.name, past, served=self.served.copy(), drawn=dict(self.drawn), secrets=own)
+        drawn, stated = dict(self.drawn), dict(self.stated)
+        return Session(self.name, past, served=self.served.copy(), drawn=drawn, stated=stated, secrets=own)
 
     def answered(self, lookup: Lookup) -> None:
         """Note that the answer of `lookup` was given."""
@@ -165,6 +168,7 @@ class Session:
             return
         self.noted = None
         self.drawn.update(lookup.ids)
+        self.stated.update(lookup.stated)
         self.draws(lookup.secrets)
         if lookup.matcher is not None:
             lookup.matcher.note(self, lookup.request, capture, lookup.confidence)

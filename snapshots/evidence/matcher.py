@@ -31,7 +31,7 @@ from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, keep_given, t
 from stillweb.snapshots.evidence.spoken import Spoken
 from stillweb.snapshots.http.acceptance import accepts
 from stillweb.snapshots.http.static import static, static_name
-from stillweb.snapshots.identity import drawing
+from stillweb.snapshots.identity import drawing, echoes
 from stillweb.snapshots.identity.accepting import LEVELS, Accept
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.group import Group, is_light
@@ -67,6 +67,7 @@ RIVALS = 2  # answers that are named of a request that none answers surely enoug
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 POSTED = "post-as-get"  # the rule that an archive kept a method and a body as a query, which does not tell all of them
 REDACTED = "redacted"  # the rule that another secret is the same request
+OAUTH = "oauth"  # the rule that leaves out what a client draws for a sign-in, which comes back from there
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
 STILL = 0.9999  # that a file stays as it is
 
@@ -244,6 +245,11 @@ class Matcher:
             lookup.inert, lookup.matcher, lookup.grounds = True, self, lambda: ["recorded once"]
             return lookup
         past = session.past.get(site) or Past()
+        stated = False
+        if accepted.by_rule and session.stated and not candidates:
+            request = echoes.as_recorded(request, session.stated)
+            stated = request is not asked
+            candidates = self._same(request, request_key(request))
         request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
         drawn_by = [drawing.RULE] if drawn else []
         if session.secrets is not None and session.secrets.stands_in(request):
@@ -288,10 +294,17 @@ class Matcher:
                 known = session.secrets.copied()
                 known.draw(lookup.secrets)
                 lookup.request = known.request(asked)
-        if drawn_by and lookup.capture is not None:
-            joined_by = (*(lookup.rule or "").split("+"), *drawn_by)
+        if lookup.capture is not None and OAUTH in (lookup.rule or "").split("+"):
+            rules = [rule for rule in self.rules.rules if rule.id == OAUTH]
+            both = request, self.group(lookup.capture.url).request(lookup.capture)
+            drew = echoes.echoes(*(echoes.repeated(one, rules) for one in both))
+            lookup.stated = {one.recorded: one.own for one in drew if not one.mirrored}
+        joined_by = [OAUTH] * stated + drawn_by
+        if joined_by and lookup.capture is not None:
+            joined_by = [*(lookup.rule or "").split("+"), *joined_by]
             lookup.rule = "+".join(dict.fromkeys(filter(None, joined_by)))
             lookup.verdict = f"rule:{lookup.rule}"
+        if drawn_by and lookup.capture is not None:
             lookup.confidence = min(lookup.confidence, drawing.worth(asked, {**session.drawn, **ids}))
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted

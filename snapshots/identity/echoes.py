@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -125,6 +126,15 @@ def in_address(url: str, found: Iterable[Echo]) -> str:
         for form in (str, quote_plus, quote):
             url = _in_text(url, form(str(echo.recorded)), form(str(echo.own)))
     return url
+
+
+def as_recorded(request: Request, told: Mapping[str, str]) -> Request:
+    """Return a request with recorded values in place of those that its client drew before, by the recorded ones."""
+    found = [Echo("", own, recorded) for recorded, own in told.items()]
+    url, body = in_address(request.url, found), request.body
+    if body:
+        body = in_address(body.decode("latin-1"), found).encode("latin-1")
+    return request if (url, body) == (request.url, request.body) else replace(request, url=url, body=body)
 
 
 def _in_text(text: str, recorded: str, own: str) -> str:

@@ -395,6 +395,8 @@ def test_a_sign_in_comes_back_with_the_state_that_its_client_drew(tmp_path: Path
         told = c.post(token, content=grant("eCkguKfA5DWQ-nC03L38vicVKV2q2s_xX2hGXGPFkYl"), headers=dict(form))
         assert told.json() == {"scope": "openid"}
         assert {e["verdict"] for e in gateway.ledger.entries()} == {"rule:oauth"}
+        forged = c.get(f"{back}&state={mine[::-1]}")  # no answer led there (RFC 6749, 10.12)
+        assert (forged.status_code, "query state" in forged.text) == (504, True)
 
 
 def test_a_soap_answer_relates_to_the_message_that_was_sent(tmp_path: Path) -> None:

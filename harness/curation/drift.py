@@ -16,6 +16,8 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import decode
 from stillweb.snapshots.identity.keys import canonical_url
+from stillweb.snapshots.operations.diff import moved_views
+from stillweb.snapshots.secrets.detect import holds_secret
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.text.freezing import NO_TEXT, Job, extract_all
 from stillweb.snapshots.view import View
@@ -81,12 +83,16 @@ def drift(old: Snapshot, new: Snapshot, tasks: Iterable[Task] = ()) -> Drift:
         was = before.reached(url)
         if was is not None and was.status < 300 and (url in named or _is_page(was)):
             pages[url], words[url] = _compared(before, was, after, after.reached(url), after.why_missing(url))
+    moved = moved_views(before.views, after.views)
     for address, view in before.views.items():
-        later = after.views.get(address)
+        later = after.views.get(moved.get(address, address))
         page = canonical_url(view.url) if not view.steps and "#" not in view.url else address
         if page in pages and later is None:
             continue  # recorded anew without a browser: its answers are compared
-        tier, text = _compared(before, view, after, later, after.why_missing(canonical_url(view.url)))
+        missing = after.why_missing(canonical_url(view.url))
+        if holds_secret([*view.steps]):
+            missing = f"its steps hold a secret, so that `refresh` leaves it out; {missing}"
+        tier, text = _compared(before, view, after, later, missing)
         told, known = pages.get(page), words.get(page)
         pages[page] = tier if told is None else max(told, tier, key=lambda one: TIERS.index(one[0]))
         words[page] = text if known is None else (f"{known[0]}\n{text[0]}", f"{known[1]}\n{text[1]}")

@@ -18,6 +18,7 @@ from stillweb.proxy.replay.ledger import read
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.provenance import provenance_now
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.secrets.detect import holds_secret
 
 if TYPE_CHECKING:
     from stillweb.proxy.browser.steps import Flow
@@ -93,7 +94,12 @@ def refresh(
 
     if out.exists():
         raise UsageError(f"{out}: exists. Name a new directory with -o")
-    flows = [Flow(view.url, view.steps, contents_of(snapshot, view)) for view in snapshot.views()]
+    closed = [view for view in snapshot.views() if holds_secret([*view.steps])]
+    flows = [
+        Flow(view.url, view.steps, contents_of(snapshot, view))
+        for view in snapshot.views()
+        if view not in closed
+    ]
     entries = list(_alone(snapshot))
     entries += [entry for ledger in ledgers for entry in find_misses(read(ledger))]
     others = len({c.key for c in snapshot.captures() if c.method not in ("GET", "HEAD")})
@@ -111,6 +117,8 @@ def refresh(
             recorder, writer, busy, flows, entries,
             profile=profile, pause=pause, obey_robots=obey_robots, progress=progress,
         )  # fmt: skip
+    why = f"its steps hold a secret, of which only the pseudonym is known: `stillweb record -o {out} --steps FILE` adds it"
+    failed += [(view.address, why) for view in closed]
     return Refreshed(forbidden, failed, list(recorder.failures), recorder.stats, others)
 
 

@@ -143,7 +143,7 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
     found.captures, found.restated = _captures(a, b)
     found.failures = failures_apart(a, b)
     old, new = ({view.address: view for view in snapshot.views()} for snapshot in (a, b))
-    moved = _moved(old, new)
+    moved = moved_views(old, new)
     found.views = _views(a, old, b, new, moved)
     found.texts = _texts(a, b, moved)
     found.profile = _profile(a.profile, b.profile)
@@ -307,7 +307,7 @@ def frozen_of(snapshot: Snapshot, capture: Capture) -> FrozenText | None:
 # -- views, texts, profile, rules
 
 
-def _moved(old: Mapping[str, View], new: Mapping[str, View]) -> dict[str, str]:
+def moved_views(old: Mapping[str, View], new: Mapping[str, View]) -> dict[str, str]:
     """Map first to second addresses of the views that differ only in pseudonyms."""
 
     def by_steps(views: Mapping[str, View], others: Mapping[str, View]) -> dict[str, list[str]]:

@@ -20,12 +20,13 @@ from functools import cache, partial
 from heapq import merge
 from html import unescape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import ahocorasick_rs
 
 from stillweb.snapshots.cache import cached
+from stillweb.snapshots.words import texts_in
 
 # A format begins at the start of a word, or right after an escape (`\n`, `\u003d`, `%3D`), whose letters are no part
 # of the word. In Telegram's paths the bot's token follows "/bot".
@@ -368,6 +369,11 @@ def surely_drawn(value: str) -> bool:
         return False
     alone = re.sub(r"[^A-Za-z0-9]", "", value)
     return _UUID.fullmatch(value) is not None or 5 * changes(alone) >= len(alone)
+
+
+def holds_secret(value: Any) -> bool:
+    """Return True if a text in a JSON value holds a pseudonym."""
+    return any(PSEUDONYM_TEXT.search(text) for text in texts_in(value))
 
 
 def drawn(value: str) -> bool:

@@ -217,11 +217,15 @@ def test_a_host_that_stays_busy_is_given_up_and_named(
 
 
 SHOP = "https://shop.test"
-STEPS = ({"select": {"label": "Kind", "option": "tea"}},)
+Steps = tuple[dict[str, dict[str, str]], ...]
+STEPS: Steps = ({"select": {"label": "Kind", "option": "tea"}},)
 
 
 def recorded(
-    path: Path, pages: dict[str, tuple[int, str, str]], views: dict[tuple[str, bool], str]
+    path: Path,
+    pages: dict[str, tuple[int, str, str]],
+    views: dict[tuple[str, bool], str],
+    steps_of_views: Steps = STEPS,
 ) -> stillweb.Snapshot:
     """Return a snapshot of pages (path: status, media type or Location, body) and views (path, with steps: text)."""
     with Writer.open(path) as writer:
@@ -236,10 +240,31 @@ def recorded(
                 )
             )  # fmt: skip
         for (name, stepped), text in views.items():
-            url, steps = SHOP + name, STEPS if stepped else ()
+            url, steps = SHOP + name, steps_of_views if stepped else ()
             view = View(view_address(url, steps), url, url, "", steps, timestamp="2026-01-01T00:00:00Z")
             writer.view(view, {"dom": f"<p>{text} {FILLER}</p>".encode()})
     return stillweb.open(path)
+
+
+def signing_in(digit: str) -> Steps:
+    """Steps with a password, as a snapshot keeps it: each recording has its own pseudonym."""
+    return ({"fill": {"label": "Password", "value": f"stillweb-secret-{digit * 24}"}},)
+
+
+def test_a_view_behind_a_login_is_compared_and_not_tried_with_a_pseudonym(tmp_path: Path) -> None:
+    old = recorded(tmp_path / "old", {}, {("/", True): "an egret"}, signing_in("1"))
+    new = recorded(tmp_path / "new", {}, {("/", True): "a wren"}, signing_in("2"))
+    tasks = [Task("one", "?", "egret", "exact", start_url=SHOP + "/")]
+    assert stillweb.drift(old, new, tasks=tasks).tasks == {"one": ("gold gone", "no longer there: egret")}
+    done = command("refresh", tmp_path / "old", "-o", tmp_path / "now", "--pause", "0")
+    assert done.code == 1
+    assert f"{SHOP}/#view=" in done.err
+    assert f"`stillweb record -o {tmp_path / 'now'} --steps FILE` adds it" in done.err
+    with stillweb.open(tmp_path / "now") as now:
+        told = stillweb.drift(old, now).pages
+    assert [(tier, why.split(";")[0]) for tier, why in told.values()] == [
+        ("unreachable", "its steps hold a secret, so that `refresh` leaves it out")
+    ]
 
 
 def html(text: str) -> tuple[int, str, str]:

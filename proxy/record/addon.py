@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -27,6 +26,7 @@ from stillweb.proxy.record.flows import (
     WANTS_CERTIFICATE,
     FailedRequests,
     HostPlaces,
+    began,
     challenge,
     client_left,
     fill,
@@ -237,7 +237,7 @@ class RecordingAddon:
             method=request.data.method.decode("ascii", "replace"),  # `request.method` is upper case
             url=f"{site}{path_of(request)}",
             authority=site.partition("://")[2],
-            started=datetime.fromtimestamp(request.timestamp_start, UTC),
+            started=began(request),
             client=client,
             flow=flow.id,
         )

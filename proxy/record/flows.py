@@ -21,7 +21,7 @@ from stillweb.proxy.net.addresses import host_port, named_by_host, public, targe
 from stillweb.proxy.net.grease import browsers_suites
 from stillweb.proxy.record.archive_writer import Draft, byte_fields, text_headers
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
-from stillweb.proxy.record.mitmproxy_compat.lifetime import has_left
+from stillweb.proxy.record.mitmproxy_compat.lifetime import SteadyClock, has_left
 from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
 from stillweb.snapshots.http.header_values import merged
 from stillweb.snapshots.identity.irrelevant import errand
@@ -286,6 +286,11 @@ class TlsFailures:
         return self._session_of(data.conn.id), data.conn.sni, data.context.server.address, *suites
 
 
+def began(request: http.Request) -> datetime:
+    """Return when a request began, by the machine's clock as it is set now."""
+    return datetime.fromtimestamp(time.time() - (SteadyClock.time() - request.timestamp_start), UTC)
+
+
 def waited(flow: http.HTTPFlow) -> int:
     """Return for how many whole seconds a client that leaves has waited for its tunnel, or for any byte of an answer.
 
@@ -297,7 +302,7 @@ def waited(flow: http.HTTPFlow) -> int:
         since = flow.server_conn.timestamp_tcp_setup or request.timestamp_start
     else:
         since = request.timestamp_end if flow.response is None else None
-    return int(time.time() - since + _CLOCK_AHEAD) if since is not None else 0
+    return int(SteadyClock.time() - since + _CLOCK_AHEAD) if since is not None else 0
 
 
 class FailedRequests:
@@ -349,7 +354,7 @@ class FailedRequests:
         """Keep the request for a tunnel that never came about, likewise."""
         host, port = flow.request.host, flow.request.port
         url = f"https://{host_port(host, port).removesuffix(':443')}/"
-        started = datetime.fromtimestamp(flow.request.timestamp_start, UTC)
+        started = began(flow.request)
         given = None
         reason = reason_of(told)
         if left:

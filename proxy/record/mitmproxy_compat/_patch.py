@@ -22,7 +22,8 @@ from typing import Any, TypeVar, cast
 import mitmproxy.ctx
 import wsproto.extensions
 from mitmproxy import addonmanager, http, master
-from mitmproxy.proxy import mode_servers
+from mitmproxy.net.http.http1 import read
+from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import modes, tls
 from mitmproxy.proxy.layers.http import _http1, _http2, _http_h2
@@ -245,6 +246,13 @@ PATCHES = (
         "A ping between the frames of a packed message makes wsproto forget that the message is packed.",
         "https://github.com/python-hyper/wsproto/pull/205",
         "wsproto reads such a message",
+    ),
+    Patch(
+        "steady clock",
+        tuple(InPlace(module, "time", lifetime.SteadyClock) for module in (server, layers, read, _http2)),
+        "A clock that is set while recording ends connections as idle, and changes how long an answer took.",
+        "none",
+        "mitmproxy measures durations by a monotonic clock",
     ),
     Patch(
         "context of a thread",

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,22 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from OpenSSL import SSL
 
 from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
+
+# Durations
+
+
+class SteadyClock:
+    """The module `time` for mitmproxy: its `time()` is the machine's when a recorder was first imported, and steady since.
+
+    Timeouts, and the times between request and answer, must not change with a clock that is set.
+    """
+
+    _ahead = time.time() - time.monotonic()
+
+    @classmethod
+    def time(cls) -> float:
+        return cls._ahead + time.monotonic()
+
 
 # Requests sent again
 

@@ -415,6 +415,28 @@ def _deflate() -> Any:
     return extension
 
 
+class Durations:
+    """An add-on that notes the seconds from each request to its answer."""
+
+    def __init__(self) -> None:
+        self.found: list[float] = []
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        assert flow.response is not None
+        assert flow.response.timestamp_start is not None
+        self.found.append(flow.response.timestamp_start - flow.request.timestamp_start)
+
+
+@case("steady clock", True)
+def _answers_after_the_clock_was_set(off: Off) -> object:
+    durations, real = Durations(), time.time
+    with pytest.MonkeyPatch.context() as patch, wired(off, durations) as wire:
+        wire.says(GET % b"")
+        patch.setattr(time, "time", lambda: real() + 3600)
+        wire.origin_says(OK)
+    return durations.found[0] < 1800
+
+
 @case("context of a thread", [0, 1])
 def _keeps_a_master_for_each_thread(off: Off) -> object:
     found: dict[int, object] = {}

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
+from stillweb.harness.servers.stateless import MOST_SESSIONS, HttpFront, Stateless, envelope
 from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.proxy.browser import running
 from stillweb.proxy.net.addresses import host_port
@@ -33,6 +34,7 @@ T = TypeVar("T")
 TRANSPORTS = ("stdio", "http")
 PATH = "/mcp"
 INTERNAL_ERROR = -32603
+SESSION_FIELD = b"mcp-session-id"
 # names of the SDK's exceptions when a client disconnects
 GONE = ("ClosedResourceError", "BrokenResourceError", "ClientDisconnect")
 
@@ -199,7 +201,6 @@ async def _stdio(toolset: Toolset) -> None:
     from mcp.server.stdio import stdio_server
     from mcp.shared.message import SessionMessage
 
-    from stillweb.harness.servers.stateless import Stateless, envelope
     from stillweb.harness.servers.stdin import Lines
 
     server = make_server(toolset)
@@ -241,6 +242,54 @@ async def _stdio(toolset: Toolset) -> None:
             await toolset.close()
 
 
+class SessionLimit:
+    """ASGI application around the SDK's: of more than MOST_SESSIONS sessions the one unused for longest ends.
+
+    A session takes 74 kB, and lasts for 30 minutes (with older SDKs for ever) if its client leaves without ending it. A
+    client whose session has ended is told so (404), and begins another.
+    """
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+        self._used: dict[bytes, int] = {}  # requests under way, by session, the one unused for longest first
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        named = dict(scope.get("headers", ())).get(SESSION_FIELD)
+
+        async def noted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                made = dict(message.get("headers", ())).get(SESSION_FIELD)
+                if made is not None and message["status"] < 400:
+                    self._used.setdefault(made, 0)
+            await send(message)
+
+        self._count(named, 1)
+        try:
+            await self._behind(scope, receive, noted)
+        finally:
+            self._count(named, -1)
+        idle = (session for session, under_way in self._used.items() if not under_way)
+        if len(self._used) > MOST_SESSIONS and (oldest := next(idle, None)) is not None:
+            del self._used[oldest]
+            await self._end(scope, oldest)
+
+    def _count(self, session: bytes | None, more: int) -> None:
+        if session in self._used:
+            self._used[session] = self._used.pop(session) + more
+
+    async def _end(self, scope: Any, session: bytes) -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(_: Any) -> None:
+            """Drop the answer: nobody waits for it."""
+
+        fields = [one for one in scope["headers"] if one[0] in (b"host", b"accept", b"mcp-protocol-version")]
+        await self._behind(
+            {**scope, "method": "DELETE", "headers": [*fields, (SESSION_FIELD, session)]}, receive, send
+        )
+
+
 def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> Any:
     """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP), behind `Guarded`.
 
@@ -252,7 +301,6 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
     from starlette.routing import Route
 
     from stillweb.harness.servers.guarded import Guarded
-    from stillweb.harness.servers.stateless import HttpFront, Stateless
 
     manager = StreamableHTTPSessionManager(make_server(toolset), json_response=True)
     stateless = Stateless(toolset)
@@ -266,7 +314,7 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
             await stateless.close()
             await toolset.close()
 
-    front = HttpFront(stateless, manager.handle_request)
+    front = HttpFront(stateless, SessionLimit(manager.handle_request))
     return Starlette(
         routes=[Route(path, endpoint=front) for path in (PATH, f"{PATH}/")],
         middleware=[Middleware(Guarded, token=token, names=names)],

@@ -18,6 +18,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.memory import create_connected_server_and_client_session
 
+from stillweb.harness.servers import mcp
 from stillweb.harness.servers.mcp import make_app, make_server, serve
 from stillweb.harness.servers.mcp_words import listed
 from stillweb.harness.servers.stdin import _AHEAD, _PIECE, Lines
@@ -134,6 +135,38 @@ def test_over_stdio(site: Path) -> None:
             assert [c.isError for c in calls] == [False, False, True] * 5
 
     asyncio.run(asyncio.wait_for(check(), STARTS))
+
+
+def test_of_too_many_sessions_over_http_the_one_unused_for_longest_ends(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "MOST_SESSIONS", 2)
+
+    async def check() -> list[int]:
+        with Snapshot.open(site) as snapshot:
+            app = make_app(Toolset(snapshot, ["fetch"]))
+            async with (
+                app.router.lifespan_context(app),
+                httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
+            ):
+
+                async def post(method: str, session: str | None = None, **params: Any) -> httpx.Response:
+                    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    fields = {"mcp-session-id": session} if session else {}
+                    return await client.post("/mcp", json=body, headers=fields)
+
+                hello = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {},
+                    "clientInfo": {"name": "x", "version": "1"},
+                }
+                made: list[str] = []
+                for _ in range(3):
+                    made.append((await post("initialize", **hello)).headers["mcp-session-id"])
+                    await post("ping", made[0])  # the first one is in use
+                return [(await post("ping", session)).status_code for session in made]
+
+    assert asyncio.run(asyncio.wait_for(check(), STARTS)) == [200, 404, 200]
 
 
 @pytest.mark.slow

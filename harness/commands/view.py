@@ -32,6 +32,9 @@ def command(paths: tuple[Path | str, ...], port: int, show: bool, export: Path |
     """
     runs = [path for path in paths if isinstance(path, Path) and is_run(path)]
     snapshots = [path for path in paths if path not in runs]
+    for path in snapshots:
+        if isinstance(path, Path) and path.is_dir():
+            refuse_other_folders(path)
     if export is not None:
         from stillweb.harness.view.export import export_folder
 
@@ -48,6 +51,19 @@ def command(paths: tuple[Path | str, ...], port: int, show: bool, export: Path |
         if show:
             show_page(server.url)
         return until.wait()
+
+
+def refuse_other_folders(path: Path) -> None:
+    """Raise UsageError for a folder that is neither a run nor a snapshot; name the runs in it."""
+    from stillweb.snapshots.errors import DamagedInput, UsageError
+    from stillweb.snapshots.opening import open_container
+
+    try:
+        open_container(path).close()
+    except DamagedInput as error:
+        within = sorted(str(one) for one in path.iterdir() if is_run(one))
+        hint = f". It holds runs: {' '.join(within[:3])}{' …' if within[3:] else ''}" if within else ""
+        raise UsageError(f"{error}, and is no run{hint}") from error
 
 
 def is_run(path: Path) -> bool:

@@ -748,6 +748,13 @@ def test_a_large_run_is_shown_in_pages(tmp_path: Path, world: Path) -> None:
         assert "Page 3 of 3" in third
 
 
+def test_a_folder_that_is_neither_run_nor_snapshot_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "run1" / "traces").mkdir(parents=True)
+    done = stillweb("view", tmp_path / "runs", "--no-open")
+    assert done.code == 2
+    assert done.err.endswith(f"and is no run. It holds runs: {tmp_path}/runs/run1\n")
+
+
 @pytest.mark.slow
 def test_an_exported_folder_is_walked_without_a_server(tmp_path: Path, world: Path) -> None:
     out = tmp_path / "pages"

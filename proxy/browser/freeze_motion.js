@@ -10,7 +10,7 @@ const frame = () => new Promise((done) => {
   native.setTimeout(() => done(false), frameLimit); // a hidden frame is not drawn
   native.raf(() => native.raf(() => hop().then(() => done(true))));
 });
-let changed = () => {}, watchMotion = () => {}, adopt = async () => {}, nextInMotion = () => Infinity, keepUp = () => {};
+let changed = () => {}, watchMotion = () => {}, parsed = () => {}, adopt = async () => {}, nextInMotion = () => Infinity, keepUp = () => {};
 if (isWindow && G.Animation && document.getAnimations) {
   const proto = Animation.prototype;
   const time = Object.getOwnPropertyDescriptor(proto, "currentTime");
@@ -61,7 +61,7 @@ if (isWindow && G.Animation && document.getAnimations) {
   const watch = () => {
     if (watching || !native.raf) return;
     watching = true;
-    native.raf(() => { watching = false; sweep(); if (document.readyState !== "complete") watch(); });
+    native.raf(() => { watching = false; parsed(); sweep(); if (document.readyState !== "complete") watch(); });
   };
   watch();
   changed = watch;

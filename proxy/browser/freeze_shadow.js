@@ -30,5 +30,8 @@ if (observer) {
   });
   for (const kind of ["Element", "ShadowRoot"])
     stand(G[kind] && G[kind].prototype, "setHTMLUnsafe", (f, self, args) => { Reflect.apply(f, self, args); explore(self.shadowRoot || self); });
-  listen(G, "readystatechange", () => { if (document.readyState === "interactive") explore(document); }, true);
+  // The parser gives none of its shadow trees to a script or an observer. A frame may be drawn before it is done.
+  const search = () => { for (const root of roots) explore(root); };
+  parsed = () => { if (document.readyState === "loading") search(); };
+  listen(G, "readystatechange", () => { if (document.readyState === "interactive") search(); }, true);
 }

@@ -97,8 +97,14 @@ later(800, "view transition", async () => { const said = [], t = document.startV
   await new Promise((d) => setTimeout(d, 30)); }); await t.ready; said.push(Date.now()); await t.finished; said.push(Date.now()); return said; });
 later(2000, "clock", () => performance.now());
 </script>""".replace("{{INNER}}", json.dumps(INNER).replace("</", "<\\/")).replace("{{START}}", str(START))
+# The parser stops for a script before a shadow tree, and again below it, while something moves in it.
+PARSED = """<!DOCTYPE html><title>Parsed</title><div id=host><script src=/lib.js></script><template shadowrootmode=open><style>
+@keyframes grow { from { width: 0 } to { width: 500px } } div { animation: grow .1s linear }</style><div></div></template></div>
+<script src=/slow.js></script><script>const seen = window.seen = {};
+host.shadowRoot.querySelector("div").onanimationend = () => { seen.ended = Date.now(); };</script>"""
 FILES = {
     "/holes": ("text/html", PAGE),
+    "/parsed": ("text/html", PARSED),
     "/frame.html": ("text/html", INNER.replace('"NAME"', "location.search || 'http'")),
     "/shared.js": ("text/javascript", "onconnect = ({ports: [p]}) => { p.postMessage([Math.random(), Date.now()]);"
                    "setTimeout(() => p.postMessage(['later', Date.now()]), 250); p.onmessage = (m) => p.postMessage(['echo', m.data]); }"),
@@ -120,15 +126,16 @@ def handle(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
     return 200, {"Content-Type": kind}, text.encode()
 
 
+async def look(browser: Browsing, url: str) -> dict[str, Any]:
+    driver = await browser.driver()
+    _, calm = await driver.open(url)
+    seen: dict[str, Any] = await driver.page.evaluate("() => seen")
+    await driver.context.close()
+    return {**seen, "quiet": [calm.reason]}
+
+
 @pytest.fixture(scope="module")
 def runs(chromium: Browsing) -> Iterator[list[dict[str, Any]]]:
-    async def look(browser: Browsing, url: str) -> dict[str, Any]:
-        driver = await browser.driver()
-        _, calm = await driver.open(url)
-        seen: dict[str, Any] = await driver.page.evaluate("() => seen")
-        await driver.context.close()
-        return {**seen, "quiet": [calm.reason]}
-
     with serve(handle) as url:
         yield [chromium.run(look(chromium, f"{url}/holes")) for _ in range(2)]
 
@@ -206,3 +213,9 @@ def test_nothing_else_was_said(runs: list[dict[str, Any]]) -> None:
     assert set(runs[0]) == set(EXPECTED)
     chances = [runs[0][f"frame {name}"][0][0] for name in ("srcdoc", "twin", "blob", "data", "sandboxed")]
     assert len(set(chances)) == len(chances)  # two frames of one kind are not twins
+
+
+@pytest.mark.slow
+def test_what_moves_in_a_declared_shadow_tree_stands_while_the_parser_waits(chromium: Browsing) -> None:
+    with serve(handle) as url:
+        assert chromium.run(look(chromium, f"{url}/parsed")) == {"ended": START + 100, "quiet": [""]}

@@ -1,4 +1,4 @@
-"""Replay of a browsing of 20 steps, in a process of its own: `python -m tests.harness.demo.replaying SNAPSHOT [FIRST]`.
+"""Replay of a browsing of 20 steps, in a process of its own: `python -m tests.harness.demo.replaying SNAPSHOT`.
 
 Prints a JSON object: for each step the hashes of its accessibility snapshot, its screenshot and the tool's whole
 answer, and the hash of what the ledger says was asked and answered, in its order and sorted.
@@ -63,7 +63,7 @@ def text(parts: list[dict[str, Any]]) -> str:
     return "\n".join(part["text"] for part in parts if part["type"] == "text")
 
 
-async def browse(path: str, first: int = 0) -> dict[str, Any]:
+async def browse(path: str) -> dict[str, Any]:
     with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway:
         browser = SharedBrowser(ca=gateway.ca_path)
         toolset = Toolset(snapshot, ["playwright-mcp"], gateway=gateway, browser=browser)
@@ -72,7 +72,7 @@ async def browse(path: str, first: int = 0) -> dict[str, Any]:
         seen = ""
         steps = []
         try:
-            for name, given in STEPS[first:]:
+            for name, given in STEPS:
                 given = {**given, "url": last.address} if given.get("url") == "VIEW" else target(given, seen)
                 answer = await session.call(name, given)
                 assert not answer.is_error, (name, given, text(answer.content))
@@ -120,4 +120,4 @@ def summary(runs: list[dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     use_shared_drivers()
-    sys.stdout.write(json.dumps(asyncio.run(browse(sys.argv[1], *map(int, sys.argv[2:])))) + "\n")
+    sys.stdout.write(json.dumps(asyncio.run(browse(sys.argv[1]))) + "\n")

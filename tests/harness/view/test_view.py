@@ -597,15 +597,7 @@ class Busy(Site):
         return None
 
 
-WAITING = [
-    "/compare",
-    "/run/run1/figures",
-    "/snapshot/birds",
-    "/snapshot/birds/captures?q=bird",
-    "/snapshot/birds/texts?q=bird",
-    "/snapshots/birds/birds",
-    "/snapshot/bad.wacz",
-]
+WAITING = ["/compare", "/snapshot/birds/texts?q=bird", "/snapshot/bad.wacz"]
 
 
 @pytest.fixture(scope="module")

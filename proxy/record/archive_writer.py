@@ -412,8 +412,8 @@ class ArchiveWriter:
 def _explained(error: Exception) -> Exception:
     """Return the exception that ended the writing, in plain words if it is the disk's."""
     if isinstance(error, OSError):
-        reason = error.strerror or str(error)
-        return MissingCapability(f"the archive can't be written ({reason}); what is in it is kept")
+        where, reason = error.filename or "the archive", error.strerror or str(error)
+        return MissingCapability(f"{where}: can't be written ({reason}); what was recorded before is kept")
     return error
 
 

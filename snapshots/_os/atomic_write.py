@@ -15,12 +15,16 @@ from stillweb.snapshots.errors import DISK, UsageError, no_room
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Have errors of a disk name `path`: the system names no file where one is read, written or synced."""
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Have errors name `path` in place of `temporary`, and those of a disk, for which the system names no file."""
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in DISK:
+        if error.filename is None:
+            unnamed = error.errno in DISK
+        else:
+            unnamed = Path(os.fsdecode(error.filename)) == temporary
+        if unnamed:
             error.filename = str(path)
         raise
 
@@ -34,23 +38,17 @@ def atomic_file(path: Path, *, wait: bool) -> Iterator[BinaryIO]:
     process writes there, waits for it, or raises UsageError without `wait`. OSError names `path`.
     """
     temporary = path.with_name(f".{path.name}.new")
-    try:
-        out = _alone(temporary, path, wait)
-        with out, naming(path):
-            try:
-                yield out
-                out.flush()
-                os.fsync(out.fileno())
-                os.replace(temporary, path)  # still locked: a waiting process sees that its file is gone
-                sync_folder(path.parent)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.unlink()
-                raise
-    except OSError as error:
-        if error.filename is not None and Path(os.fsdecode(error.filename)) == temporary:
-            error.filename = str(path)  # users know `path`, not the temporary name
-        raise
+    with naming(path, temporary), _alone(temporary, path, wait) as out:
+        try:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+            os.replace(temporary, path)  # still locked: a waiting process sees that its file is gone
+            sync_folder(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
 
 
 @contextmanager
@@ -62,7 +60,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     `path`.
     """
     temporary = path.with_name(f".{path.name}.new")
-    temporary.mkdir(parents=True, exist_ok=True)
+    with naming(path, temporary):
+        temporary.mkdir(parents=True, exist_ok=True)
     guard = lock_directory(temporary, f"another process writes {path}; wait until it has ended")
     try:
         for one in temporary.iterdir():

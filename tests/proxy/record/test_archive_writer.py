@@ -89,14 +89,14 @@ def test_answers_wait_while_the_queue_is_long_and_go_on_when_it_is_not(
     archive.close()
 
 
-def test_a_record_that_finds_the_disk_full_ends_the_recording_and_not_its_thread() -> None:
+def test_a_disk_that_fails_ends_the_recording_and_not_its_thread() -> None:
     failures: list[tuple[str, str]] = []
     archive = ArchiveWriter(
         SlowWriter(), redact=None, failed=lambda *said: failures.append(said), on_status=None
     )
 
     def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.EIO, "Input/output error", "s/archive/data.warc.gz")
 
     archive.put(full)
     archive.put(lambda: pytest.fail("nothing is written behind it"))
@@ -104,7 +104,7 @@ def test_a_record_that_finds_the_disk_full_ends_the_recording_and_not_its_thread
     assert waiting.until(lambda: archive.queued == 0), "what comes after it waits for ever"
     archive.close()
     assert isinstance(archive.error, MissingCapability)
-    assert "No space left" in str(archive.error)
+    assert str(archive.error).startswith("s/archive/data.warc.gz: can't be written (Input/output error)")
     assert [url for url, _ in failures] == ["recorder", "recorder", "https://a.example/0"]
 
 

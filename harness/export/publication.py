@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.export.published import SUFFIX, encrypt
+from stillweb.harness.export.published import encrypt
 from stillweb.harness.export.published import publish as write_published
-from stillweb.harness.runs.run_files import RunFiles, snapshots_now
+from stillweb.harness.runs.run_files import ENCRYPTED, RunFiles, snapshots_now
 from stillweb.snapshots._os.atomic_write import atomic_folder
 from stillweb.snapshots._os.random_access import BytesPlace, Place, chunks
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
@@ -216,7 +216,7 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
                 ids.append(snapshot.id)
             name = path.name
             if canary := certificate.get("canary"):
-                name += SUFFIX
+                name += ENCRYPTED
                 encrypt(path, root / name, canary)
             if name in files or path.name in files:
                 raise UsageError(f"{path}: the run has a file of this name. Rename the snapshot.")

@@ -18,12 +18,11 @@ from typing import Any
 
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.benchmarks.browsecomp.dataset import derive_key
-from stillweb.harness.runs.run_files import RunFiles, trace_name
+from stillweb.harness.runs.run_files import ENCRYPTED, RunFiles, trace_name
 from stillweb.snapshots._os.atomic_write import atomic_folder
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import write_whole
 
-SUFFIX = ".encrypted"
 _OPEN = ("run.json", "certificate.json")  # hashes, settings and sums; no text of a task
 # an encrypted file, written and read in pieces: a snapshot need not fit in memory
 _HEAD, _TAIL = b'{\n "canary": %s,\n "encrypted": "', b'"\n}\n'
@@ -40,7 +39,7 @@ def publish(run: Path, out: Path) -> tuple[int, int]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: is not empty; name another directory with -o")
     files = RunFiles(run)
-    if any(path.suffix == SUFFIX for path in run.iterdir()):
+    if any(path.suffix == ENCRYPTED for path in run.iterdir()):
         raise UsageError(f"{run}: is published already; --open decrypts it")
     settings, _ = files.manifest()
     canaries = {task.id: str(task.meta["canary"]) for task in files.tasks() if task.meta.get("canary")}
@@ -66,7 +65,7 @@ def publish(run: Path, out: Path) -> tuple[int, int]:
                 value = {**json.loads(path.read_text(encoding="utf-8")), "canary": first}
                 write_whole(target, [_text(value)])
             else:
-                encrypt(path, target.with_name(target.name + SUFFIX), own.get(name, first))
+                encrypt(path, target.with_name(target.name + ENCRYPTED), own.get(name, first))
                 encrypted += 1
     return count, encrypted
 
@@ -120,13 +119,13 @@ def open_published(published: Path, out: Path) -> int:
     decrypted = 0
     with atomic_folder(out) as folder:
         for path, name in _files(published):
-            target = folder / name.removesuffix(SUFFIX)
+            target = folder / name.removesuffix(ENCRYPTED)
             target.parent.mkdir(parents=True, exist_ok=True)
             if name in _OPEN:
                 value = _object(path)
                 value.pop("canary", None)
                 write_whole(target, [_text(value)])
-            elif path.suffix != SUFFIX:
+            elif path.suffix != ENCRYPTED:
                 shutil.copyfile(path, target)
             else:
                 _decrypt(path, target)

@@ -39,6 +39,7 @@ from stillweb.snapshots.shapes import must_be_known, must_be_well_formed, shaped
 from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
+ENCRYPTED = ".encrypted"  # ends the names of a published run's files whose plain text is not published
 TapeMode = Literal["record", "replay", "auto", "none"]
 ScoringMode = Literal["faithful", "fixed"]
 
@@ -394,6 +395,10 @@ class RunFiles:
     def tasks(self) -> list[Task]:
         """Return the tasks of the run. Raise DamagedInput if they differ from those it began with."""
         path = self.path / "tasks.jsonl"
+        if not path.exists() and path.with_name(path.name + ENCRYPTED).exists():
+            raise UsageError(
+                f"{self.path}: is encrypted, as its task set is; `stillweb publish {self.path} --open -o DIR` decrypts it"
+            )
         found: list[Task] = []
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):

@@ -549,6 +549,10 @@ def test_an_encrypted_sets_text_is_encrypted_again_and_the_canary_stands_in_each
         assert not [plain for plain in PLAIN if plain in text], path
     assert not (out / ".secrets").exists()
     assert call(capsys, "publish", out, "-o", tmp_path / "again")[0] == 2
+    with pytest.raises(
+        UsageError, match=r"is encrypted, as its task set is; `stillweb publish .* --open -o DIR`"
+    ):
+        certify(out, times=1)
     assert call(capsys, "publish", out, "--open", "-o", opened)[0] == 0
     for path in files:
         name = path.relative_to(out).as_posix().removesuffix(".encrypted")

@@ -45,10 +45,9 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.view import RESOURCES, View
-from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.appending import AppendFile, not_written, write_whole
 from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PAGES, Container, open_directory
-from stillweb.snapshots.warc.reading import Archives
+from stillweb.snapshots.warc.reading import Archives, open_block
 
 if TYPE_CHECKING:
     from stillweb.snapshots.index.on_disk import OnDisk
@@ -347,8 +346,8 @@ class Writer:
         ]
         if refers_to is not None:
             with contextlib.closing(FilePlace(self.path / ARCHIVE / refers_to.filename)) as archive:
-                source = warc.read_record(archive, refers_to.offset, refers_to.length)
-            extra.insert(0, ("WARC-Refers-To", source.fields.get("warc-record-id", "")))
+                fields, _, _ = open_block(archive, refers_to.offset, refers_to.length)
+            extra.insert(0, ("WARC-Refers-To", fields.get("warc-record-id", "")))
         self._other("conversion", target_uri, date, media, text.encode(errors="surrogatepass"), extra)
 
     # -- index and closing

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
@@ -42,7 +43,10 @@ def label_of(response: Response) -> int:
 
 def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
     try:
-        return label_of(read(capture))
+        response = read(capture)
+        if len(response.body) == LIMIT + 1 and capture.digest:  # the start of a body too large for memory
+            return mix(label_of(replace(response, body=b"")), capture.digest)
+        return label_of(response)
     except (DamagedInput, TooLarge):
         return mix(capture.status, capture.digest, capture.place)
 

@@ -2,8 +2,8 @@
 
 Captures are the same if their canonical key is. They have changed if their answers (status, payload, and the
 target of a redirect) have. Where both have the same answers, both are asked what either recorded, in its order:
-an answer that they give in different states has changed. A form posted with another token or password counts as
-`restated`: it is no difference for an agent.
+an answer that they give in different states has changed. A form posted with another token or password, and a page with
+another token, count as `restated`: that is no difference for an agent.
 
 Views and their texts are the same if their address is, or if their steps differ only in secrets: the
 pseudonym of a password is part of an address, and each recording has its own.
@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots.http.bodies import FORM, typed_body
+from stillweb.snapshots.identity.equality import LIMIT, Equality
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random
@@ -176,6 +177,7 @@ class _Side:
         self.groups: dict[str, list[Capture]] = defaultdict(list)
         for capture in snapshot.captures():
             self.groups[capture.key].append(capture)
+        self._equality = Equality(lambda c: snapshot.read_start(c, LIMIT + 1), snapshot.head, (), {})
         self.algorithms = {
             c.digest.partition(":")[0] for members in self.groups.values() for c in members if c.digest
         }
@@ -183,6 +185,10 @@ class _Side:
     def answers(self, captures: Iterable[Capture], anew: bool) -> tuple[Answer, ...]:
         """Return the distinct answers of captures, sorted; `anew` hashes the bodies."""
         return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
+
+    def said(self, captures: Iterable[Capture]) -> set[int]:
+        """Return numbers for what the answers of captures say, but for what is drawn for each answer."""
+        return set(map(self._equality.read_label, captures))
 
     def _payload(self, capture: Capture, anew: bool) -> str:
         digest = self._sha256(capture) if anew else capture.digest
@@ -210,10 +216,10 @@ def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
     for was, now in _pairs(old, new):
         before, after = old.groups.pop(was), new.groups.pop(now)
         answers = old.answers(before, anew), new.answers(after, anew)
-        if answers[0] != answers[1]:
+        if answers[0] != answers[1] and old.said(before) != new.said(after):
             found.append(_change(CHANGED, before[0], *answers, before, *_text_of(a, before, b, after)))
             continue
-        restated += was != now
+        restated += was != now or answers[0] != answers[1]
         if len(answers[0]) > 1:
             several |= {was, now}
     if several and a.id != b.id:
@@ -258,7 +264,8 @@ def _exchanged(old: _Side, new: _Side, keys: set[str], anew: bool) -> list[Captu
                         given += [(other.answers([lookup.capture], anew)[0], lookup.capture)]
                 if capture.key in keys and len(given) == 2 and given[0][0] != given[1][0]:
                     (was, before), (now, after) = given
-                    apart[before.method, before.url, was, now].append((before, after))
+                    if old.said([before]) != new.said([after]):
+                        apart[before.method, before.url, was, now].append((before, after))
     return [
         _change(
             CHANGED, pairs[0][0], (was,), (now,), {c.place: c for c, _ in pairs}.values(),

@@ -28,8 +28,8 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.text.freezing import NO_TEXT, Job, Workers, extract_all, jobs
 from stillweb.snapshots.text.text import FrozenText
-from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.container import Container
+from stillweb.snapshots.warc.reading import open_block
 from stillweb.snapshots.warc.warc import Record
 
 CHANGED = "changed"  # words, pages or title differ
@@ -204,4 +204,4 @@ def _refers_to(container: Container, old: Record | None, job: Job) -> str:
     if job.capture is None:
         return ""
     place = container.archives[job.capture.filename]
-    return warc.read_record(place, job.capture.offset, job.capture.length).fields.get("warc-record-id", "")
+    return open_block(place, job.capture.offset, job.capture.length)[0].get("warc-record-id", "")

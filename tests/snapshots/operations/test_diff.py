@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.decompression import IN_MEMORY
 from stillweb.snapshots.operations.diff import Diff, FailureChange, counts, diff, unified
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
@@ -81,6 +82,24 @@ def test_other_bytes_with_the_same_text_are_told_so(tmp_path: Path) -> None:
     found = compared(tmp_path, of("<!-- 1 ms -->"), of("<!-- 2 ms -->"))
     assert [(c.kind, c.text, c.same_text) for c in found.captures] == [("changed", "", True)]
     assert found.texts == []
+
+
+def test_a_page_with_another_token_in_its_form_is_the_same(tmp_path: Path) -> None:
+    def of(token: str, price: int) -> Callable[[Writer], None]:
+        hidden = f'<form><input type="hidden" name="csrf" value="{token}"></form>'
+        return lambda writer: record(writer, f"{SITE}/c", page("C", f"Costs {price}.") + hidden.encode())  # type: ignore[return-value]
+
+    found = compared(tmp_path, of(ONE, 12), of(TWO, 12))
+    assert (found.captures, found.restated, found.same) == ([], 1, True)
+    found = compared(tmp_path / "dearer", of(ONE, 12), of(TWO, 13))
+    assert [c.kind for c in found.captures] == ["changed"]
+
+
+def test_bodies_too_large_for_memory_differ_wherever_they_do(tmp_path: Path) -> None:
+    def of(end: bytes) -> Callable[[Writer], None]:
+        return lambda writer: record(writer, f"{SITE}/dump", bytes(IN_MEMORY) + end)  # type: ignore[return-value]
+
+    assert [c.kind for c in compared(tmp_path, of(b"a"), of(b"b")).captures] == ["changed"]
 
 
 def test_a_status_alone_is_a_change(tmp_path: Path) -> None:

@@ -29,6 +29,10 @@ def make_toolset(snapshot: Any, settings: Settings) -> Any:
     )
 
 
+LONG = 1000  # characters of a response's text that is not repeated
+AGAIN = "(the text of an earlier call)"
+
+
 @asynccontextmanager
 async def program_access(
     snapshot: Any, settings: Settings, session: str, toolset: Any = None, tools: Any = None
@@ -92,7 +96,7 @@ def request_events(
 
     A program may send several requests at once, in an order that no two runs share. So they are sorted by
     address and by the payload that answered (the request itself may hold ids that are drawn in each run), and
-    the real order goes into `aside`. Irrelevant requests (a browser's errands, icons, telemetry), which
+    the real order goes into `aside`. A long text is there once: a program may poll. Irrelevant requests (a browser's errands, icons, telemetry), which
     depend on the machine, go into the `aside` of the last other request.
     """
     from stillweb.proxy.replay.ledger import settled
@@ -102,11 +106,14 @@ def request_events(
         return entry["url"], entry["method"], digest, entry.get("key") or "", entry["seq"]
 
     ordered = sorted(settled(map(dict, entries)), key=place)
-    events = [
-        _request_event(entry, text_of(entry), evidence(entry))
-        for entry in ordered
-        if not entry.get("irrelevant")
-    ]
+    events: list[dict[str, Any]] = []
+    told: set[str] = set()
+    for entry in ordered:
+        if not entry.get("irrelevant"):
+            text = text_of(entry)
+            events.append(_request_event(entry, AGAIN if text in told else text, evidence(entry)))
+            if len(text) > LONG:
+                told.add(text)
     beside = [
         {n: e[n] for n in ("method", "url", "verdict", "status")} for e in ordered if e.get("irrelevant")
     ]

@@ -51,6 +51,18 @@ def test_only_what_is_irrelevant_is_no_event():
     assert request_events([entry(0, "https://a.test/favicon.ico", irrelevant=True)]) == []
 
 
+def test_a_long_text_for_which_a_program_polls_is_in_the_trace_once() -> None:
+    entries = [entry(n, f"https://a.test/{n % 2}") for n in range(4)]
+    texts = {"https://a.test/0": "long " * 1000, "https://a.test/1": "short"}
+    found = request_events(entries, lambda one: texts[one["url"]])
+    assert [event["output"]["text"] for event in found] == [
+        texts["https://a.test/0"],
+        "(the text of an earlier call)",
+        "short",
+        "short",
+    ]
+
+
 def test_calls_that_draw_ids_keep_the_order_of_what_answered_them() -> None:
     """A prompt that names a tab has another key in each run, and the order of its key is one of chance."""
 

@@ -21,6 +21,7 @@ from stillweb.harness.tools import Toolset
 from stillweb.harness.view.export import status_page
 from stillweb.harness.view.server import ViewServer
 from stillweb.harness.view.site import Site
+from stillweb.proxy.replay import connection
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import make_site
@@ -129,9 +130,10 @@ def said(port: int, *pieces: bytes, patience: float = HANG) -> bytes:
     """All that comes back until the server closes, or says no more for a while."""
     out = b""
     with socket.create_connection(("127.0.0.1", port), timeout=patience) as sock:
-        try:
+        with contextlib.suppress(ConnectionError):  # it may answer and close before it is sent all
             for piece in pieces:
                 sock.sendall(piece)
+        try:
             while piece := sock.recv(1 << 16):
                 out += piece
                 if b"\r\n\r\n" in out:
@@ -298,11 +300,13 @@ BROKEN = {
 @every_server
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_what_is_no_request_is_refused_or_answered_at_once(
-    server: Server, data: bytes, capfd: pytest.CaptureFixture[str]
+    server: Server, data: bytes, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (guarded, connection):
+        monkeypatch.setattr(module, "PATIENCE", 10 * HANG)  # with which it would wait for the rest
     begin = time.monotonic()
     answer = said(server.port, data)
-    assert time.monotonic() - begin < 10  # it would wait 30 s for the rest
+    assert time.monotonic() - begin < HANG
     assert not answer or 200 <= status(answer) <= 505
     assert ask(server, b"Host: localhost\r\n") == 200
     err = capfd.readouterr().err
@@ -335,7 +339,10 @@ def test_a_review_with_another_token_is_refused(token: str, frozen: Snapshot, tm
 
 
 @pytest.mark.parametrize("server", ["review", "tools", "desk"], indirect=True)
-def test_what_is_too_much_is_refused(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_too_much_is_refused(
+    server: Server, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "PATIENCE", 10 * HANG)  # with which it would wait for the rest
     path = server.good.split()[1].decode() if server.body else "/api/generation"
     for deep in (
         b"[" * 100_000 + b"]" * 100_000,
@@ -352,10 +359,8 @@ def test_what_is_too_much_is_refused(server: Server, capfd: pytest.CaptureFixtur
     chunked = b"POST %b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" % path.encode()
     piece = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n"
     assert status(said(server.port, chunked, *[piece] * 6)) == 413  # without an end
-    begin = time.monotonic()
     told = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n" % path.encode()
     assert status(said(server.port, told)) == 413
-    assert time.monotonic() - begin < 10  # not after the time in which the rest could come
     assert ask(server, b"Host: localhost\r\n") == 200
     assert "Traceback" not in capfd.readouterr().err
 
@@ -384,8 +389,6 @@ def test_a_request_that_does_not_get_on_is_ended(
             sock.sendall(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b"HTTP/1.1 40" in sock.recv(1 << 16)
         sock.sendall(data)
-        begin = time.monotonic()
         with contextlib.suppress(ConnectionError):
             while sock.recv(1 << 16):
                 pass
-        assert time.monotonic() - begin < 5

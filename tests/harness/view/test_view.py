@@ -415,7 +415,7 @@ def test_hostile_and_endless_texts_run_nothing_and_fit_the_screen(tmp_path: Path
 
 
 def test_a_capture_shows_request_answer_verdict_and_text(url: str) -> None:
-    text = get(f"{url}/snapshot/birds/captures?q=2012")[1]
+    text = settled(f"{url}/snapshot/birds/captures?q=2012")
     path = re.search(r'href="(/snapshot/birds/capture/[^"]+)"', text)
     assert path
     text = settled(url + path[1].replace("&amp;", "&"))
@@ -455,7 +455,7 @@ def test_the_texts_are_searched(url: str) -> None:
 
 
 def test_words_lost_from_a_text_are_marked(url: str) -> None:
-    view = re.search(r"/snapshot/birds/view/\w+", get(f"{url}/snapshot/birds")[1])
+    view = re.search(r"/snapshot/birds/view/\w+", settled(f"{url}/snapshot/birds"))
     assert view
     text = get(url + view[0])[1]
     assert "<del>Hidden words" in text
@@ -463,7 +463,7 @@ def test_words_lost_from_a_text_are_marked(url: str) -> None:
 
 
 def test_misses_of_runs_lead_to_their_steps(url: str) -> None:
-    text = get(f"{url}/snapshot/birds/misses")[1]
+    text = settled(f"{url}/snapshot/birds/misses")
     assert re.search(r'href="/run/run1/attempt/wrong\.1#step-\d"', text)
     assert "https://birds.test/nowhere" in text
 
@@ -474,8 +474,8 @@ def test_runs_are_compared_with_what_got_worse_first(url: str) -> None:
     assert "worse by" in text
     assert "better by" in text
     assert "no interval, for it takes 6 clusters" in text
-    assert rows(get(f"{url}/compare?run=run1&run=run2&show=better&metric=item_f1")[1]) == ["wrong"]
-    assert rows(get(f"{url}/compare?show=all")[1]) == ["right", "wrong", "babble"]
+    assert rows(settled(f"{url}/compare?run=run1&run=run2&show=better&metric=item_f1")) == ["wrong"]
+    assert rows(settled(f"{url}/compare?show=all")) == ["right", "wrong", "babble"]
     status, text, _ = get(f"{url}/compare?run=run1&run=run9")
     assert status == 404
     assert "run9" in text
@@ -570,9 +570,9 @@ PAGES = [
 def addressed(url: str, path: str) -> str:
     """The whole address of a page; of a view's and a capture's the first."""
     if path == "VIEW":
-        found = re.search(r"/snapshot/birds/view/\w+", get(f"{url}/snapshot/birds")[1])
+        found = re.search(r"/snapshot/birds/view/\w+", settled(f"{url}/snapshot/birds"))
     elif path == "CAPTURE":
-        found = re.search(r"/snapshot/birds/capture/[^\"]+", get(f"{url}/snapshot/birds/captures?q=2012")[1])
+        found = re.search(r"/snapshot/birds/capture/[^\"]+", settled(f"{url}/snapshot/birds/captures?q=2012"))
     elif path == "TEXT":
         found = re.search(r"/snapshot/birds/text\?[^\"]+", settled(f"{url}/snapshot/birds/texts?q=weighed"))
     else:

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ class World:
         os.symlink(self.folder / "tasks.jsonl", workspace / "link.txt")
         self.sessions.append(self.toolset.session(f"s{len(self.sessions)}", workspace))
         return self.sessions[-1]
+
+    @cached_property
+    def attempt(self) -> ToolSession:
+        """The session in which all tools are tried, one after the other."""
+        return self.session()
 
     def call(self, session: ToolSession, name: str, arguments: dict[str, Any]) -> str:
         """All that a call returned, for models and for machines."""
@@ -215,7 +221,7 @@ def replaced(
 @pytest.mark.slow
 @pytest.mark.parametrize(("contract", "spec"), TOOLS, ids=lambda one: getattr(one, "name", one))
 def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str, spec: ToolSpec) -> None:
-    session = world.session()
+    session = world.attempt
     if spec.name.startswith("browser_"):
         world.call(session, "browser_navigate", {"url": WIDGETS})
         world.call(session, "browser_evaluate", {"function": TELLS})
@@ -237,7 +243,6 @@ def test_no_argument_of_a_tool_gives_an_answer_away(world: World, contract: str,
             world.call(session, "browser_evaluate", {"function": "() => document.body.innerText"})
     if spec.name.startswith("browser_"):
         world.call(session, "browser_snapshot", {})
-    world.runner.run(session.close())
 
 
 @pytest.mark.slow

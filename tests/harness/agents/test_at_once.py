@@ -105,7 +105,7 @@ def trace_of(files: RunFiles, name: str) -> Trace:
 def test_the_order_in_which_answers_come_changes_no_trace(tmp_path: Path) -> None:
     hashes: dict[str, set[str]] = {name: set() for name in STEADY}
     orders: dict[str, set[str]] = {name: set() for name in STEADY}
-    for seed in range(3):
+    for seed in range(2):
         files = run(tmp_path / str(seed), STEADY, after(shuffling(seed)))
         for name in STEADY:
             trace = trace_of(files, name)

@@ -16,6 +16,7 @@ import os
 import re
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from stillweb.snapshots.secrets.redact import mask_value
 Prices = Mapping[str, Mapping[str, float]]
 # an SDK's errors: no connection, an error status, and any other
 SdkErrors = tuple[type[Exception], type[Any], type[Exception]]
+MOST_REPLY = 4_000_000  # characters of text, thoughts and tool calls
 _JUDGE_CLOSED = "the judge was asked while the run ended"
 
 
@@ -232,10 +234,19 @@ class ModelClient:
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
+        _check_length(
+            reply.text, reply.reasoning, *(part for c in reply.tool_calls for part in (c.name, c.arguments))
+        )
         counted = reply.usage != Usage()  # without a usage report the cost is unknown, not zero
         price = self._prices.get(str(body.get("model"))) if counted else None
         aside = {"seconds": round(time.perf_counter() - begin, 6)}
         return replace(reply, cost=cost_of(reply.usage, price), aside=aside)
+
+
+def _check_length(*texts: str | None) -> None:
+    size = sum(len(text or "") for text in texts)
+    if size > MOST_REPLY:
+        raise ModelError(f"the endpoint's answer has {size:,} characters; at most {MOST_REPLY:,} are taken")
 
 
 class ParameterRefused(ModelError):
@@ -322,23 +333,46 @@ _FINAL = re.compile(
 _OPENING = rf"<{_NAME}>|\[THINK\]|◁think▷"
 _CLOSED = re.compile(rf"((?:(?!{_OPENING}).)*?)(?:</{_NAME}>|\[/THINK\]|◁/think▷)", re.S | re.I)
 
-_LATER = re.compile(rf"^[ \t]*<({_NAME})>(.*?)</\1>\s*", re.S | re.I | re.M)  # behind a first sentence
+_BEGINNING = re.compile(rf"^[ \t]*<({_NAME})>", re.I | re.M)  # behind a first sentence
+_END = re.compile(rf"</({_NAME})>\s*", re.I)
 
 
 def split_thoughts(text: str | None) -> tuple[str | None, str | None]:
-    """Return the thoughts that begin a text or a line of it, and the answer without them; None for an empty part."""
+    """Return the thoughts that begin a text or a line of it, and the answer without them; None for an empty part.
+
+    Raise ModelError for a text that is too long: the patterns take 70 bytes for each character.
+    """
+    _check_length(text)
     thoughts: list[str] = []
-    rest = text or ""
-    while found := _THOUGHTS.match(rest) or (None if thoughts else _CLOSED.match(rest)):
+    whole, at = text or "", 0
+    while found := _THOUGHTS.match(whole, at) or (None if thoughts else _CLOSED.match(whole)):
         thoughts.append(next((part for part in found.groups()[::-1] if part is not None), "").strip())
-        rest = rest[found.end() :]
-    thoughts += [later[2].strip() for later in _LATER.finditer(rest)]
-    rest = _LATER.sub("", rest)
+        at = found.end()
+    later, rest = _split_later(whole[at:])
+    thoughts += later
     if final := _FINAL.fullmatch(rest):
         rest = final[1]
     elif not thoughts:
         return None, text
     return "\n".join(filter(None, thoughts)) or None, rest.strip() or None
+
+
+def _split_later(text: str) -> tuple[list[str], str]:
+    """Return the thoughts that begin lines, and the text without them, in linear time."""
+    ends: dict[str, list[re.Match[str]]] = {}
+    for end in _END.finditer(text):
+        ends.setdefault(end[1].lower(), []).append(end)
+    thoughts: list[str] = []
+    rest: list[str] = []
+    at = 0
+    for beginning in _BEGINNING.finditer(text):
+        closing = ends.get(beginning[1].lower(), ())
+        first = bisect_left(closing, beginning.end(), key=re.Match.start)
+        if beginning.start() >= at and first < len(closing):
+            thoughts.append(text[beginning.end() : closing[first].start()].strip())
+            rest.append(text[at : beginning.start()])
+            at = closing[first].end()
+    return thoughts, "".join(rest) + text[at:]
 
 
 def _word(value: Any) -> str | None:

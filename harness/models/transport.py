@@ -41,6 +41,7 @@ _CONFIGURATION = {401, 402, 403, 407}  # errors that the caller must fix; not pa
 # Shorter keys are the placeholders of local servers (EMPTY, none, ollama, lm-studio), not secrets. Masking
 # them would cut these words out of questions and answers.
 _SECRET = 12
+MOST_BODY = 64 << 20  # bytes of an answer; a stream has some 200 for each token
 SESSION_HEADER = "x-stillweb-session"
 
 
@@ -143,12 +144,16 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 # a read timeout never fires for an endpoint that sends a few bytes at a time
                 async with asyncio.timeout(seconds):
                     response = await self._inner.handle_async_request(request)
+                    content = bytearray()
                     try:
-                        content = await response.aread()
+                        async for piece in response.aiter_bytes():
+                            content += piece
+                            if len(content) > MOST_BODY:
+                                raise ModelError(f"{call.url}: sent more than {MOST_BODY >> 20} MB")
                     finally:
                         await response.aclose()
                 asked = response.headers.get("retry-after")
-                problem = _problem(response, content)
+                problem = _problem(response, bytes(content))
             except (httpx.TimeoutException, TimeoutError) as error:
                 problem = f"timed out ({type(error).__name__})"
             except httpx.ConnectError as error:
@@ -162,7 +167,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 problem = f"{type(error).__name__}: {error}"
             if problem is None:
                 headers = kept_headers(list(response.headers.items()))
-                return Answer(response.status_code, headers, self._hide_bytes(content))
+                return Answer(response.status_code, headers, self._hide_bytes(bytes(content)))
             if number >= self._retry.tries:
                 raise ModelError(f"{call.url}: {self._hide(problem)} (tried {counted(number, 'time')})")
             await asyncio.sleep(self._retry.delay(number, call.key, asked))

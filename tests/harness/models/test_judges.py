@@ -128,6 +128,8 @@ def test_a_closing_mark_alone_ends_the_thoughts(closing: str) -> None:
         ("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a", "b"),
         ("<|channel|>final<|message|>b", None, "b"),
         ("The mark <think> opens </think>", None, "The mark <think> opens </think>"),
+        ("b\n" + "<think>\n" * 300_000, None, "b\n" + "<think>\n" * 300_000),  # in linear time
+        ("<think>a</think>" * 100_000 + "b", "\n".join(["a"] * 100_000), "b"),
     ],
 )  # fmt: skip
 def test_thoughts_at_the_beginning_are_no_part_of_the_answer(

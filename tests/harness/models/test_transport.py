@@ -8,6 +8,7 @@ from email.utils import format_datetime
 import httpx
 import pytest
 
+from stillweb.harness.models import transport
 from stillweb.harness.models.client import ModelClient
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.models.transport import Retry
@@ -115,6 +116,27 @@ def test_an_answer_built_otherwise_is_an_error_with_a_name_and_not_on_the_tape(t
         ask(tape, url, transport=given(value))
     with Tape.open(tmp_path / "tape", "auto") as tape:
         assert ask(tape, url, transport=given(message(content="hi"))).text == "hi"
+
+
+@pytest.mark.parametrize("said", ["y" * 4_000_001, [("fetch", {"url": "y" * 4_000_001})]])
+def test_a_reply_that_is_too_long_is_named(tmp_path, said):
+    with (
+        Endpoint(lambda _: said) as endpoint,
+        Tape.open(tmp_path / "tape", "auto") as tape,
+        pytest.raises(ModelError, match=r"has 4,000,0\d\d characters; at most 4,000,000 are taken"),
+    ):
+        ask(tape, endpoint.url)
+
+
+def test_an_answer_without_an_end_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "MOST_BODY", 1 << 20)
+    with (
+        Endpoint(lambda _: "y" * (2 << 20)) as endpoint,
+        Tape.open(tmp_path / "tape", "auto") as tape,
+        pytest.raises(ModelError, match="sent more than 1 MB"),
+    ):
+        ask(tape, endpoint.url)
+    assert len(endpoint.requests) == 1
 
 
 def test_content_in_parts_is_its_text(tmp_path):

@@ -30,7 +30,7 @@ from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.comparison_pages import first_divergence
-from stillweb.harness.view.export import check_page, export_file, export_folder, export_views, write_report
+from stillweb.harness.view.export import check_page, export_file, export_views, write_report
 from stillweb.harness.view.library import number
 from stillweb.harness.view.run_table import Row, group_of, pass_at, row_of, sums_of
 from stillweb.harness.view.server import ViewServer
@@ -608,7 +608,6 @@ def every_page(url: str, world: Path, tmp_path_factory: pytest.TempPathFactory) 
     once = make_run(out / "run", world / "birds", ["right", "wrong", "babble"], wrong=WRONG, babble=BABBLE)
     export_file([once.path], out / "report.html")
     export_views([world / "birds"], out / "views.html")
-    export_folder([world / "run1", world / "run2"], [], out / "folder")
     picture = png(40, 30)
     bad = ViewCheck(PAGE, EVIL, ["click More"], 0.5, 0.5, 0.5, 3, ["GET /a"], ["GET /b"], ["GET /c"], "differs", picture, picture, picture, ["- a"])  # fmt: skip
     good = ViewCheck(PAGE, "Birds", [], 1.0, 1.0, 1.0)
@@ -619,19 +618,12 @@ def every_page(url: str, world: Path, tmp_path_factory: pytest.TempPathFactory) 
         client.get("https://birds.test/none")
         told = client.get("http://stillweb.local/", headers={"Accept": "text/html"})
         (out / "status.html").write_bytes(told.content)
-    files = [
-        "report.html",
-        "views.html",
-        "check.html",
-        "status.html",
-        "folder/index.html",
-        "folder/run-run1.html",
-    ]
+    files = ["report.html", "views.html", "check.html", "status.html"]
     with ViewServer(Busy([world / "run1", world / "run2"], [out / "bad.wacz"])) as busy:
         yield [
             *(addressed(url, path) for path in PAGES),
             *(busy.url.rstrip("/") + path for path in WAITING),
-            *((out / name).as_uri() for name in [*files, "folder/run-run1-attempt-wrong.1.html"]),
+            *((out / name).as_uri() for name in files),
         ]
 
 

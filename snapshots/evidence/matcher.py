@@ -186,7 +186,8 @@ class Matcher:
         site = site_of(request.url)
         found = self._known(site)
         if found is not None and (found.ready or (found.quiet and self._only(request))):
-            return not request.body or self.group(request.url).compared
+            compared = not request.body or self.group(request.url).compared
+            return compared and (self._light[site] or not self.drawing.searches(request))
         return self._light[site]
 
     def _only(self, request: Request) -> bool:

@@ -190,6 +190,11 @@ class Drawing:
                 return ids
         return NONE
 
+    def searches(self, request: Request) -> bool:
+        """Return True if all that was recorded of a site is to be read for the short words that its pages drew, before a request is answered."""
+        unread = _by_script(request) and site_of(request.url) not in self._own_of
+        return unread and bool(tokens_in("\n".join(_said(request))))
+
     def _own(self, site: str) -> Own:
         """Return the short words that scripts of recorded pages sent to a site in several requests and places, and that no answer ever named."""
         found = self._own_of.get(site)
@@ -199,7 +204,7 @@ class Drawing:
 
     def _find_own(self, site: str) -> Own:
         recorded = [c for c in self._prefix(site_prefix(site)) if not static_mime(c.mime)]
-        said = [_said(self._group(c.url).request(c)) for c in recorded]
+        said = [_said(self._read_request(c) if c.method not in ("GET", "HEAD") else c) for c in recorded]
         uses: dict[tuple[str, str], list[int]] = defaultdict(list)
         for number, (capture, parts) in enumerate(zip(recorded, said, strict=True)):
             for one in tokens_in("\n".join(parts)):
@@ -356,11 +361,11 @@ def _in_order(captures: Iterable[Capture], places: Collection[tuple[str, int]]) 
     return sorted(captures, key=lambda c: (c.place in places, c.begin, c.timestamp, c.place))
 
 
-def _said(request: Request) -> tuple[str, str, str]:
-    """Return path, query and body of a request."""
+def _said(request: Request | Capture) -> tuple[str, str, str]:
+    """Return path, query and body of a request, or of the capture of one without body."""
     address, _, query = request.url.partition("#")[0].partition("?")
     path = address.partition("://")[2].partition("/")[2]
-    return path, query, (request.body or b"").decode("latin-1")
+    return path, query, (request.body or b"").decode("latin-1") if isinstance(request, Request) else ""
 
 
 def _by_script(request: Request) -> bool:

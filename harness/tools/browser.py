@@ -120,8 +120,8 @@ class BrowserSession(Browsing):
     ) -> ToolResult:
         assert self.traffic is not None
         answers = self.traffic.answers[since:]
-        verdicts = [one.verdict.partition(":")[0] for one in answers if one.verdict]
-        worst = functools.reduce(worse, verdicts) if verdicts else None
+        verdicts = [_told(one.verdict) for one in answers if one.verdict] + self.new_faults()
+        worst = functools.reduce(worse, sorted(verdicts)) if verdicts else None
         is_error = bool(reply.sections.errors)
         meta: dict[str, Any] = {
             "contract": CONTRACT,
@@ -214,6 +214,12 @@ def _renamed(arguments: dict[str, Any]) -> dict[str, Any]:
             _renamed(dict(one)) if isinstance(one, dict) else one for one in arguments["fields"]
         ]
     return arguments
+
+
+def _told(verdict: str) -> str:
+    """Return a request's verdict as a call's: its kind, with the name of what was changed on purpose."""
+    kind = verdict.partition(":")[0]
+    return verdict if kind in ("fault", "mutated") else kind
 
 
 class BrowserTool:

@@ -72,6 +72,7 @@ class Browsing:
     told: int = 0  # number of answers that calls have reported
     left_out: int = 0  # number of answers that were dropped, as calls have reported
     told_missed: int = 0  # number of the gateway's misses that calls have reported
+    told_faults: int = 0  # likewise, of answers that faults changed
     doubted: bool = False  # True if an answer was ambiguous and no call has reported it
     unsure: Confidence | None = (
         None  # in the answers that are less than certain and that no call has reported
@@ -113,6 +114,12 @@ class Browsing:
         except PlaywrightError:
             return True
         return False
+
+    def new_faults(self) -> list[str]:
+        """Return the verdicts of answers that faults changed since the last call; the browser sees none of a reset."""
+        fresh = self.gateway.faults_met(self.name)[self.told_faults :]
+        self.told_faults += len(fresh)
+        return fresh
 
     def new_misses(self) -> list[Missed]:
         """Return the misses since the last call, sorted by URL, because the order of a page's requests varies."""

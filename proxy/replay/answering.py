@@ -183,6 +183,11 @@ class Answerer:
         line = self.lines.known(name)
         return list(line.missed) if line is not None else []
 
+    def faults_met(self, name: str) -> list[str]:
+        """Return the verdicts of a session's answers that faults changed, in the order of the answers."""
+        line = self.lines.known(name)
+        return list(line.faulted) if line is not None else []
+
     @property
     def sessions(self) -> dict[str, int]:
         """The number of requests by session."""
@@ -366,7 +371,7 @@ class Answerer:
         if not met.fault.replaces:
             return None
         response = met.fault.response()
-        self.faulted += 1
+        self.count_fault(line, met)
         reply = self._made(response, met.verdict) if response is not None else Reply(0, "Reset", ())
         if request.method == "HEAD":
             reply.body = b""
@@ -459,7 +464,7 @@ class Answerer:
             reply = reply.with_fields(memento_fields(told.capture, request.url))
             more["memento"] = told.capture.timestamp
         if met is not None:
-            self.faulted += 1
+            self.count_fault(line, met)
             if met.fault.kind == "stale":
                 reply = reply.with_fields(stale_fields(told.capture, lookup.capture))
             reply = disturbed(reply, met)
@@ -666,7 +671,7 @@ class Answerer:
         if met is not None and verdict != "miss" and met.fault.kind != "stale":
             more |= {"under": verdict, **met.members()}
             verdict = met.verdict
-            self.faulted += 1
+            self.count_fault(line, met)
         reply = self._made(response, verdict, doubted=doubted, confidence=confidence)
         if met is not None and verdict == met.verdict:
             reply = self.late(disturbed(reply, met), met)
@@ -677,6 +682,13 @@ class Answerer:
             more |= confidence.members()
         self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more or None))
         return reply
+
+    def count_fault(self, line: Line, met: Met) -> None:
+        """Count an answer that a fault changed, and remember it for the session."""
+        self.faulted += 1
+        if line.weight < MISSES_KEPT:
+            line.weight += 100
+            line.faulted.append(met.verdict)
 
     def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
         """Count a miss and remember it for the session."""
@@ -700,7 +712,7 @@ class Answerer:
         if (met := self.meets(asked, line)) is not None:
             if (reply := self.instead(asked, line, met)) is not None:
                 return reply, 0.0
-            self.faulted += 1
+            self.count_fault(line, met)
             self.note(line, self.tail(asked, None, met.verdict, "fault", 200, more=met.members()))
             return None, met.delay
         request = Request(TUNNEL, url)

@@ -194,6 +194,10 @@ class Gateway(Proxied):
         """Return the requests that a session missed so far, also those that no browser reports."""
         return self._hub.answerer.missed(session)
 
+    def faults_met(self, session: str = DEFAULT_SESSION) -> list[str]:
+        """Return the verdicts of a session's answers that faults changed so far, also of those that were reset."""
+        return self._hub.answerer.faults_met(session)
+
     def rename(self, name: str, session: str) -> None:
         """Assign requests that come under `name`, unused so far, to `session` from now on."""
         self._on_loop(lambda: self._hub.answerer.lines.rename(name, session))

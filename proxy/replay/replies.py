@@ -231,6 +231,7 @@ class Line:
         "again",
         "broken",
         "clients",
+        "faulted",
         "memos",
         "missed",
         "name",
@@ -253,7 +254,8 @@ class Line:
         self.session = session
         self.seq = 0
         self.missed: list[Missed] = []  # in the order in which they were answered
-        self.weight = 0  # of the misses, in approximate bytes
+        self.faulted: list[str] = []  # verdicts of answers that faults changed, likewise
+        self.weight = 0  # of both, in approximate bytes
         self.sockets: dict[str, int] = {}  # number of web sockets opened so far, by address
         self.talks: list[Socket] = []  # the open web sockets
         self.named = set[str]()  # the ids that clients were told over web sockets

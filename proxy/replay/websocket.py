@@ -93,7 +93,7 @@ class Talk:
         if met is not None:
             if met.fault.replaces:
                 return talk  # the refusal gets the ledger line
-            answerer.faulted += 1
+            answerer.count_fault(line, met)
             more |= {"under": verdict, **met.members()}
             verdict = met.verdict
         talk._note(verdict, "websocket", 101, more)

@@ -9,6 +9,7 @@ import pytest
 
 import stillweb
 from tests.harness.small_site import make, run_words
+from tests.snapshots.making import record
 from tests.support.command_line import stillweb as command
 
 FAULTS = {"seed": 3, "faults": [{"id": "busy", "status": 503, "url": "https://a.test/0", "nth": 1}]}
@@ -71,6 +72,48 @@ def test_what_became_of_an_attempt(site: Path, agent: Any, outcome: str) -> None
     told = stillweb.compare(plain, faulted)
     assert "faults" in told.differs
     assert str(found) in str(told)
+
+
+SHELF = """<title>Shelf</title><p>The shelf</p><script>
+fetch("/count").then((r) => r.text(), () => "nothing").then((text) => document.body.append(`holds ${text}`))
+</script>"""
+
+
+async def looks_once(attempt: Any) -> str:
+    page = await attempt.call("browser_navigate", {"url": "https://a.test/shelf"})
+    return "12" if "holds 12" in page.content[0]["text"] else "none"
+
+
+async def looks_again(attempt: Any) -> str:
+    return "12" if "12" in (await looks_once(attempt), await looks_once(attempt)) else "none"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "fault", "outcome"),
+    [(looks_once, {"reset": True}, "answers wrongly"), (looks_again, {"status": 503, "nth": 1}, "retries")],
+    ids=["reset", "status"],
+)
+def test_what_a_page_of_the_browser_asked_in_vain_is_met(
+    tmp_path: Path, agent: Any, fault: dict[str, Any], outcome: str
+) -> None:
+    """Of a connection that is reset, the browser sees no answer."""
+    from stillweb.harness.drills import drill
+
+    with stillweb.Writer.open(tmp_path / "s") as writer:
+        record(writer, "https://a.test/shelf", SHELF.encode())
+        record(writer, "https://a.test/count", b"12")
+    fault = {"id": "gone", "url": "https://a.test/count", **fault}
+    common: dict[str, Any] = {
+        "tasks": [{"id": "one", "question": "?", "answer": "12"}],
+        "agent": agent,
+        "snapshot": tmp_path / "s",
+        "contracts": "playwright-mcp",
+    }
+    plain = stillweb.run(**common, out=tmp_path / "plain")
+    faulted = stillweb.run(**common, out=tmp_path / "faulted", faults={"faults": [fault]})
+    (one,) = drill(plain.path, faulted.path).attempts
+    assert (one.a, one.outcome, one.met) == (1.0, outcome, ("fault:gone",))
 
 
 @pytest.mark.slow

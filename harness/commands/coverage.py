@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from stillweb.harness.commands.options import PATH, SNAPSHOT
+from stillweb.harness.commands.options import PATH, SNAPSHOT, several
 from stillweb.harness.console import make_search_ready, print_json, progress, say, say_damage, table
 from stillweb.snapshots.words import counted
 
@@ -42,6 +42,8 @@ CHECKS = {
 @click.option(
     "--fail-on",
     metavar="CHECKS",
+    multiple=True,
+    callback=several,
     help=f"With --check-references, which it implies: exit code 1 on a finding of these, with commas: {', '.join(CHECKS)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
@@ -52,7 +54,7 @@ def command(
     synthetic_search: bool,
     check_references: bool,
     today: datetime | None,
-    fail_on: str | None,
+    fail_on: list[str] | None,
     as_json: bool,
 ) -> int:
     """Say which URLs, views, PDFs and searches SNAPSHOTS can answer, of those that a task set names.
@@ -68,7 +70,7 @@ def command(
 
     if (source is None) == (run is None):
         raise click.UsageError("give --tasks or --run")
-    gates = [name.strip() for name in fail_on.split(",")] if fail_on is not None else []
+    gates = fail_on or []
     if unknown := [name for name in gates if name not in CHECKS]:
         raise click.UsageError(f"--fail-on: no check {unknown[0]!r}; known are {', '.join(CHECKS)}")
     check_references = check_references or bool(gates)

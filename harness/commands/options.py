@@ -106,6 +106,13 @@ OUT = LocalPath(path_type=Path)
 # what is there to be read
 PATH = LocalPath(exists=True, path_type=Path)
 FILE = LocalPath(exists=True, dir_okay=False, path_type=Path)
+
+
+def several(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> list[str] | None:
+    """Return the names in an option that takes a list with commas and may be given several times; None without it."""
+    return [name.strip() for text in given for name in text.split(",")] if given else None
+
+
 FOLDER = LocalPath(exists=True, file_okay=False, path_type=Path)
 
 

@@ -22,6 +22,7 @@ from stillweb.harness.commands.options import (
     faults_option,
     max_expected_wrong_option,
     min_confidence_option,
+    several,
     synthetic_search_option,
     timing_option,
 )
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
     help="The prompt of the graders of judge and browsecomp, a text with {question}, {response} and {correct_answer}.",
 )
 @click.option("--split", help="The split of a folder or of a set on the hub: goal, constraint, test, ….")
-@click.option("--only", metavar="IDS", help="Task ids, separated by commas.")
+@click.option("--only", metavar="IDS", multiple=True, callback=several, help="Task ids, separated by commas.")
 @click.option("--limit", type=click.IntRange(1), help="The first N tasks.")
 @click.option(
     "--epochs", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Attempts at each task."
@@ -186,7 +187,7 @@ def command(
     run_file: Path | None,
     data: Path | None,
     contracts: tuple[str, ...],
-    only: str | None,
+    only: list[str] | None,
     max_expected_wrong: float | None,
     max_steps: int,
     max_calls: int,
@@ -254,7 +255,7 @@ def command(
             snapshot=snapshots,
             out=path,
             contracts=() if contracts == ("none",) else contracts,
-            only=[name.strip() for name in only.split(",")] if only is not None else (),
+            only=only or (),
             limits=Limits(max_steps, max_calls, max_tokens, timeout or None, max_cost),
             prices=_prices(prices, max_cost),
             faults=disturbed,

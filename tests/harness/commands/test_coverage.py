@@ -132,5 +132,6 @@ def test_findings_are_a_gate_on_request(
     words = ("coverage", tmp_path / "site", "--tasks", tasks, "--today", "2026-01-01")
     assert call(capsys, *words, "--check-references")[0] == 0
     assert call(capsys, *words, "--fail-on", gates)[0] == code
-    assert call(capsys, *words, "--fail-on", gates, "--json")[0] == code
+    each = [word for gate in gates.split(",") for word in ("--fail-on", gate)]
+    assert call(capsys, *words, *each, "--json")[0] == code
     assert call(capsys, *words, "--fail-on", "leek")[0] == 2

@@ -72,7 +72,7 @@ def test_a_part_of_a_set_says_so_wherever_its_figures_stand(
     assert call(capsys, *words)[0] == 1
     whole, part, said = tmp_path / "run", tmp_path / "part", "2 of the 8 tasks of the set (--only, --limit)"
     words[-1] = part
-    for few in (("--limit", 2), ("--only", "a, b")):  # the same run
+    for few in (("--limit", 2), ("--only", "a, b"), ("--only", "a", "--only", "b")):  # the same run
         code, out = call(capsys, *words, *few)
         assert (code, f"the figures are of {said}" in out, "could not be read" in out) == (0, True, False)
     assert f"the figures are of {said}" in call(capsys, "score", part)[1]

@@ -91,4 +91,4 @@ class ReadsInTurns(ProxyConnectionHandler):
     async def drain_writers(self) -> None:
         await super().drain_writers()  # type: ignore[no-untyped-call]
         while proxy_of(self.layer.context).behind:
-            await asyncio.sleep(0)
+            await asyncio.sleep(TURN)

@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from benchmarks import large, peers, servers
 from benchmarks.bench import Bench, NotRun, Row
-from stillweb.snapshots._os.random_access import FilePlace
+from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.blocks import stamp_of, steps_of
@@ -125,7 +125,7 @@ def many(path: Path, count: int) -> Path:
             data = "".join(lines).encode()
             size += out.write(data)
             crc = isal_zlib.crc32(data, crc)
-    index = FilePlace(path / INDEX)
+    index = FileSource(path / INDEX)
     steps = steps_of(index)  # as closing or sealing a snapshot makes them
     index.close()
     (path / STEPS).write_bytes(steps)

@@ -48,7 +48,7 @@ def cut_out() -> None:
 
 def seconds(answerer: Answerer, urls: list[str]) -> float:
     """Return the CPU seconds of one request."""
-    line = answerer.line("s")
+    line = answerer.state("s")
     started = time.process_time()
     for _ in range(ROUNDS):
         for url in urls:

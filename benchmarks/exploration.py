@@ -28,7 +28,7 @@ from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.check.check import CheckReport, check
 from stillweb.proxy.explore.explorer import Explorer, Limits
 from stillweb.proxy.explore.graph import Graph, graph_uri
-from stillweb.proxy.explore.moves import Choices, Noise, shown
+from stillweb.proxy.explore.moves import Choices, Noise, stable_content
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
@@ -90,7 +90,7 @@ def explore(name: str, states: States, work: Path, depth: int, seconds: float, p
     with Snapshot.open(work / "snap") as snapshot:
         for page, graph in zip(states.pages, outcome.graphs, strict=True):
             stored = [
-                shown(_text(snapshot, "text", node.address), _text(snapshot, "aria", node.address))
+                stable_content(_text(snapshot, "text", node.address), _text(snapshot, "aria", node.address))
                 for node in graph.views
             ]
             walked = {named(way): kept.walks[page.url][named(way)] for way in page.states}

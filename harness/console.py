@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillweb.snapshots._os.signals import heard_signals, hearing
+from stillweb.snapshots._os.signals import handle_signals, installed_handlers
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -66,9 +66,9 @@ def damage_notes(snapshot: Snapshot) -> Iterator[str]:
 
 def left_out_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield the entries of imported HAR or flow files without a usable answer: requests for them are misses."""
-    from stillweb.snapshots.operations.importing import left_out
+    from stillweb.snapshots.operations.importing import notes_on_left_out
 
-    lacking = left_out(snapshot)
+    lacking = notes_on_left_out(snapshot)
     yield from (f"left out: {note}" for note in lacking[:MOST_NOTES])
     if len(lacking) > MOST_NOTES:
         yield f"left out: {len(lacking) - MOST_NOTES} more; stillweb import FILE -o DIR says all"
@@ -188,7 +188,7 @@ def say_unfrozen(snapshot: Snapshot) -> None:
         )
 
 
-class Until:
+class ServerEnd:
     """End of a server: exit code 130 for Ctrl-C, 129 for a closed terminal, 0 for SIGTERM (sent by scripts)."""
 
     def __init__(self) -> None:
@@ -213,5 +213,5 @@ class Until:
             self._code = 0 if number == signal.SIGTERM else 128 + number
             self._ended.put(None)
 
-        with hearing(heard_signals(), end):
+        with handle_signals(installed_handlers(), end):
             yield

@@ -33,7 +33,7 @@ def read_faults(source: Faults | Mapping[str, Any] | str | os.PathLike[str] | No
 
 
 @dataclass(frozen=True, slots=True)
-class Drilled:
+class DrilledPair:
     """Pair of attempts, without (`a`) and with the changes (`b`): scores, the changes met, and the outcome.
 
     `outcome` is untouched, copes, retries, gives up, answers wrongly; of a mutated web also follows (the answer
@@ -52,7 +52,7 @@ class Drilled:
 class Drill:
     """Attempts of a drill; `str()` is the report."""
 
-    attempts: tuple[Drilled, ...]
+    attempts: tuple[DrilledPair, ...]
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -124,7 +124,7 @@ def _met(trace: Trace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(v for v in verdicts if v.partition(":")[0] in CHANGED))
 
 
-def _drilled(a: Trace, b: Trace, asked_for: Mapping[str, str]) -> Drilled:
+def _drilled(a: Trace, b: Trace, asked_for: Mapping[str, str]) -> DrilledPair:
     met = _met(b)
     (was, text_a), (now, text_b) = _result(a), _result(b)
     end = str((b.last("answer") or {}).get("end") or "")
@@ -138,7 +138,7 @@ def _drilled(a: Trace, b: Trace, asked_for: Mapping[str, str]) -> Drilled:
         outcome = FOLLOWS if followed else outcome
     if outcome == COPES and _retried(b.of("tool_call")):
         outcome = RETRIES
-    return Drilled(b.task_id, b.attempt, outcome, was, now, met)
+    return DrilledPair(b.task_id, b.attempt, outcome, was, now, met)
 
 
 def _outcome(

@@ -234,9 +234,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
     case = item.stash.get(_CASE, None)
     if case is not None and not case.recording:
-        from stillweb.proxy.net.isolation import isolated
+        from stillweb.proxy.net.isolation import is_isolated
 
-        report.stillweb_open = not isolated()  # workers of xdist send this attribute to the controller
+        report.stillweb_open = not is_isolated()  # workers of xdist send this attribute to the controller
     if case is not None and report.when == "call" and report.failed:
         if told := case.told():
             report.stillweb_miss = True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.shapes import must_be_known, shaped
+from stillweb.snapshots.shapes import convert, must_be_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Task:
         """Return the task in a JSON object. Raise DamagedInput for a missing, unknown or wrongly typed field."""
         try:
             must_be_known(value, cls)
-            return shaped(value, cls)
+            return convert(value, cls)
         except ValueError as error:
             raise DamagedInput(f"no task: {error}") from None
 

@@ -214,7 +214,7 @@ def _is_failure(call: Event) -> bool:
     return str(call["verdict"]).startswith("failed:")
 
 
-def summed(parts: Sequence[Counts]) -> dict[str, Any]:
+def sum_counts(parts: Sequence[Counts]) -> dict[str, Any]:
     """Return the members of the sum of some counts, whose order changes no digit."""
     every = {name: [getattr(part, name) for part in parts] for name in Counts.__struct_fields__}
     return {

@@ -183,7 +183,7 @@ def asked(capture: Capture) -> tuple[Any, ...]:
 VISIT = timedelta(days=1)  # the longest visit of one session, as far as a date is concerned
 
 
-def seen(timestamp: str, at: str) -> bool:
+def is_seen_at(timestamp: str, at: str) -> bool:
     """Return True if a timestamp is not later than `at`: 17 digits, "latest", or "" for as recorded."""
     return at in ("", "latest") or timestamp.ljust(17, "0") <= at
 
@@ -194,7 +194,7 @@ def as_of(captures: Iterable[Capture], at: str) -> list[Capture]:
     A visit is one session's captures of at most a day: what a site answered before and after a login or a
     post stays, as both belong to it. Every date that a user or a client names is applied here.
     """
-    known = [c for c in captures if seen(c.timestamp, at)]
+    known = [c for c in captures if is_seen_at(c.timestamp, at)]
     newest: dict[tuple[Any, ...], Capture] = {}
     for capture in known:
         last = newest.get(asked(capture))

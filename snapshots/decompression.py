@@ -139,7 +139,7 @@ def _parts(data: bytes) -> Iterator[bytes]:
         yield data[at : at + PART]
 
 
-def within(parts: Iterable[bytes], most: int, refusal: Callable[[], Exception]) -> Iterator[bytes]:
+def bounded_parts(parts: Iterable[bytes], most: int, refusal: Callable[[], Exception]) -> Iterator[bytes]:
     """Yield the parts; raise `refusal()` as soon as their total exceeds `most` bytes."""
     have = 0
     for part in parts:
@@ -155,5 +155,5 @@ def inflate(data: bytes, wbits: int, what: str, most: int = IN_MEMORY) -> bytes:
     Raises ValueError, and TooLarge, whose message names `what`.
     """
     stream = Inflate(wbits, isal_zlib)
-    parts = within(stream.feed(data), most, lambda: TooLarge(too_large(what, most)))
+    parts = bounded_parts(stream.feed(data), most, lambda: TooLarge(too_large(what, most)))
     return b"".join(parts)

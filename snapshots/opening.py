@@ -15,13 +15,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.random_access import CHUNK, BytesPlace, FilePlace, Part, Place, Reader, chunks
+from stillweb.snapshots._os.cache import derived_file
+from stillweb.snapshots._os.random_access import (
+    CHUNK,
+    ByteSource,
+    FileSource,
+    MemorySource,
+    Reader,
+    SourceRange,
+    chunks,
+)
 from stillweb.snapshots.decompression import GZIP, MOST, TooLarge, too_large
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces, sent_coding
-from stillweb.snapshots.notes import Damaged
-from stillweb.snapshots.remote import RemoteFile, RemotePlace, drop_old_blocks, is_remote, open_store
+from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces, request_coding
+from stillweb.snapshots.notes import DamageNote
+from stillweb.snapshots.remote import RemoteFile, RemoteSource, drop_old_blocks, is_remote, open_store
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.container import (
     ARCHIVE,
@@ -59,17 +67,19 @@ def open_container(path: str | os.PathLike[str]) -> Container:
     if local.is_dir():
         listed = local / PACKAGE
         if listed.is_file() and not (local / "archive").is_dir():
-            place = FilePlace(listed)
+            place = FileSource(listed)
             if (several := _listed(place, str(listed), stamp_of(listed))) is not None:
                 return several
             place.close()
         return open_directory(local)
     if not local.is_file():  # a pipe can be read only once, but containers need random access
         raise UsageError(f"{path}: is no file but a pipe or device; write what it gives to a file")
-    return _file(FilePlace(local), str(local), stamp_of(local))
+    return _file(FileSource(local), str(local), stamp_of(local))
 
 
-def _file(place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] | None = None) -> Container:
+def _file(
+    place: ByteSource, name: str, stamp: str, files: Mapping[str, RemoteFile] | None = None
+) -> Container:
     """Open one file; `files` are those of its folder, if it lies in a store that lists them."""
     lead = place.read(0, 4096)
     if lead[:2] == b"PK":
@@ -81,7 +91,7 @@ def _file(place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] |
         return several
     from stillweb.snapshots.importers import convert_to_cache
 
-    if coding := sent_coding(lead, None):
+    if coding := request_coding(lead, None):
         place = _unpacked_file(place, name, stamp, coding)
     converted = convert_to_cache(place, name, stamp)
     if converted is None:
@@ -91,7 +101,7 @@ def _file(place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] |
     return open_directory(converted)
 
 
-def _unpacked_file(place: Place, name: str, stamp: str, coding: str) -> Place:
+def _unpacked_file(place: ByteSource, name: str, stamp: str, coding: str) -> ByteSource:
     """Return what a packed file holds, such as `browsertime.har.gz` or mitmproxy's `.zhar`. Raises DamagedInput."""
 
     def unpack(out: BinaryIO) -> None:
@@ -100,17 +110,17 @@ def _unpacked_file(place: Place, name: str, stamp: str, coding: str) -> Place:
         except EncodingProblem as error:
             raise DamagedInput(f"{name}: {error}") from error
 
-    unpacked = derived("unpacked", f"unpacked {stamp} {place.name}", unpack)
+    unpacked = derived_file("unpacked", f"unpacked {stamp} {place.name}", unpack)
     place.close()
-    return FilePlace(unpacked, name=name)
+    return FileSource(unpacked, name=name)
 
 
-def _pieces(place: Place) -> Iterator[bytes]:
+def _pieces(place: ByteSource) -> Iterator[bytes]:
     for at in range(0, place.size, CHUNK):
         yield place.read(at, CHUNK)
 
 
-def _is_archive(place: Place, lead: bytes) -> bool:
+def _is_archive(place: ByteSource, lead: bytes) -> bool:
     if lead[1:4] == b"\x2a\x4d\x18":
         return True
     unpacker = warc.decompressor(lead[:4], place)
@@ -134,7 +144,7 @@ def _before_damage(lead: bytes) -> bytes:
     return found
 
 
-def _zip(place: Place, name: str, stamp: str) -> Container:
+def _zip(place: ByteSource, name: str, stamp: str) -> Container:
     if list_size(place) > LARGEST_LIST:
         raise TooLarge(f"{name}: the zip's list of files has more than {LARGEST_LIST >> 20} MB")
     try:
@@ -146,7 +156,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
             )
             most = max(MOST, LIKELY * sum(e.compress_size for e in entries if _is_packed(e)))
             left = most  # bytes that the rest may unpack to
-            places: dict[str, Place] = {}
+            places: dict[str, ByteSource] = {}
             left_out: list[str] = []
             over: list[str] = []
             for entry in entries:
@@ -156,13 +166,13 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
                 try:
                     places[entry.filename] = _entry(place, listing, entry, f"{name}!{entry.filename}", stamp)
                 except TooLarge as error:
-                    left_out.append(Damaged(f"{error}: it is not read"))
+                    left_out.append(DamageNote(f"{error}: it is not read"))
                 else:
                     left -= entry.file_size if _is_packed(entry) else 0
             if over:
                 what = f"{name}!{over[0]}" + (f" and {len(over) - 1} more" if over[1:] else "")
                 left_out.append(
-                    Damaged(f"{what}: the files together unpack to more than {most >> 20} MB: not read")
+                    DamageNote(f"{what}: the files together unpack to more than {most >> 20} MB: not read")
                 )
     except BAD_ZIP as error:
         # Python's message for a file with a zip's start but without its end
@@ -196,7 +206,7 @@ def _zip(place: Place, name: str, stamp: str) -> Container:
     return container
 
 
-def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -> Container:
+def _zipped_har(place: ByteSource, name: str, stamp: str, places: dict[str, ByteSource]) -> Container:
     """Open a HAR in a zip together with its bodies, or a trace; Playwright writes both."""
     from stillweb.snapshots.importers import convert_to_cache
 
@@ -205,7 +215,7 @@ def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -
     if traced and not hars:
         hars = traced[:1]
         lines = [places[n].read(0, places[n].size) for n in traced]
-        places[hars[0]] = BytesPlace(b"\n".join(lines), f"{name}!{hars[0]}")
+        places[hars[0]] = MemorySource(b"\n".join(lines), f"{name}!{hars[0]}")
     if not hars:
         raise DamagedInput(f"{name}: a zip without WACZ, WARC, ARC or HAR files")
     if len(hars) > 1:
@@ -217,7 +227,9 @@ def _zipped_har(place: Place, name: str, stamp: str, places: dict[str, Place]) -
     return open_directory(converted)
 
 
-def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: Place | None) -> Container:
+def _together(
+    name: str, stamp: str, parts: list[tuple[str, Container]], whole: ByteSource | None
+) -> Container:
     """Merge several WACZs under prefixed names; their indexes are dropped and rebuilt."""
     together = Container(name, "several", {}, {}, stamp, whole=whole)
     for part, container in parts:
@@ -232,7 +244,7 @@ def _together(name: str, stamp: str, parts: list[tuple[str, Container]], whole: 
 
 
 def _listed(
-    place: Place, name: str, stamp: str, files: Mapping[str, RemoteFile] | None = None
+    place: ByteSource, name: str, stamp: str, files: Mapping[str, RemoteFile] | None = None
 ) -> Container | None:
     """Open the WACZs that a multi-wacz-package (JSON) or a published folder lists; None for any other file.
 
@@ -252,7 +264,7 @@ def _listed(
     listed = value.get("resources")
     if not isinstance(listed, list) or not listed:
         raise DamagedInput(f"{name}: a list of WACZs without resources")
-    parts: list[tuple[str, Place, str]] = []
+    parts: list[tuple[str, ByteSource, str]] = []
     for number, resource in enumerate(listed):
         told = resource if isinstance(resource, dict) else {}
         path = str(told.get("path") or told.get("name") or "").partition("?")[0]
@@ -275,7 +287,7 @@ def _listed(
 
 def _beside(
     name: str, path: str, told: Mapping[str, Any], files: Mapping[str, RemoteFile] | None
-) -> tuple[Place, str] | None:
+) -> tuple[ByteSource, str] | None:
     """Return the file that a list names by `path`, in the folder of the list or below, and its stamp."""
     if path.startswith("/") or ".." in path.split("/") or not path:
         path = path.rpartition("/")[2]
@@ -286,7 +298,7 @@ def _beside(
         if not is_remote(name):
             here = Path(folder or ".") / called
             if here.is_file():
-                return FilePlace(here), stamp_of(here)
+                return FileSource(here), stamp_of(here)
             continue
         if files is not None and "" not in files:
             file = files.get(called)
@@ -299,13 +311,15 @@ def _beside(
             blocks = told.get("blocks")
             stamp = str(told.get("hash")) if isinstance(blocks, str) else stamp_of_remote(file)
             return (
-                RemotePlace(file, blocks.split() if isinstance(blocks, str) else None, f"{folder}/{called}"),
+                RemoteSource(file, blocks.split() if isinstance(blocks, str) else None, f"{folder}/{called}"),
                 stamp,
             )
     return None
 
 
-def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str) -> Place:
+def _entry(
+    place: ByteSource, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str, stamp: str
+) -> ByteSource:
     """Return a zip entry as a byte source.
 
     Stored entries are read in place. Compressed ones are unpacked into memory, or into the cache if they are
@@ -322,22 +336,22 @@ def _entry(place: Place, listing: zipfile.ZipFile, entry: zipfile.ZipInfo, name:
         base = entry.header_offset + skip
         if base + entry.file_size > place.size:
             raise DamagedInput(f"{name}: the zip is cut short")
-        if isinstance(place, FilePlace) and entry.filename.startswith((ARCHIVE, "indexes/")):
+        if isinstance(place, FileSource) and entry.filename.startswith((ARCHIVE, "indexes/")):
             # archives and indexes are read often and get a descriptor each; the other entries share one
-            return FilePlace(place.path, base=base, size=entry.file_size, name=name)
-        return Part(place, base, entry.file_size, name)
+            return FileSource(place.path, base=base, size=entry.file_size, name=name)
+        return SourceRange(place, base, entry.file_size, name)
     if entry.file_size > largest(entry):
         raise TooLarge(too_large(name, largest(entry)))
     if entry.file_size < SMALL:
-        return BytesPlace(b"".join(_unpacked(listing, entry)), name)
+        return MemorySource(b"".join(_unpacked(listing, entry)), name)
 
     def unpack(out: BinaryIO) -> None:
         out.writelines(_unpacked(listing, entry))
 
-    return FilePlace(derived("entry", f"entry {stamp} {entry.filename}", unpack), name=name)
+    return FileSource(derived_file("entry", f"entry {stamp} {entry.filename}", unpack), name=name)
 
 
-def list_size(place: Place) -> int:
+def list_size(place: ByteSource) -> int:
     """Return the bytes of a zip's list of files, as the records at its end say (APPNOTE 4.3.14 to 4.3.16); 0 for what is no zip."""
     for most in (98, (1 << 16) + 200):  # bytes of these records, without a comment and with any
         start = max(0, place.size - most)
@@ -378,16 +392,16 @@ def _remote(address: str) -> Container:
     files = open_store(address).files()
     drop_old_blocks()
     if "" in files:
-        return _file(RemotePlace(files[""], name=address), address, stamp_of_remote(files[""]))
+        return _file(RemoteSource(files[""], name=address), address, stamp_of_remote(files[""]))
     archives = {n: f for n, f in files.items() if n.startswith(ARCHIVE) and n.endswith(SUFFIXES)}
     waczs = [n for n in files if n.endswith(".wacz")]
     if not archives and (PACKAGE in files or len(waczs) == 1):
         first = PACKAGE if PACKAGE in files else waczs[0]
-        place = RemotePlace(files[first], name=f"{address}/{first}")
+        place = RemoteSource(files[first], name=f"{address}/{first}")
         return _file(place, place.name, stamp_of_remote(files[first]), files)
     if not archives:
         raise DamagedInput(f"{address}: no snapshot: it has no archive/, no {PACKAGE} and not one .wacz file")
-    places = {n: RemotePlace(f, name=f"{address}/{n}") for n, f in files.items()}
+    places = {n: RemoteSource(f, name=f"{address}/{n}") for n, f in files.items()}
     container = Container(
         address,
         "directory",
@@ -408,7 +422,7 @@ def local_copy(address: str) -> str:
     whole = container.whole or (
         next(iter(container.archives.values())) if container.kind == "archive" else None
     )
-    if not isinstance(whole, RemotePlace):
+    if not isinstance(whole, RemoteSource):
         raise UsageError(
             f"{address}: is not one file. Seal it (`stillweb seal`), or `stillweb pull` it first."
         )
@@ -416,7 +430,7 @@ def local_copy(address: str) -> str:
     def copy(out: BinaryIO) -> None:
         out.writelines(chunks(whole))
 
-    path = derived(whole.name.rpartition("/")[2] or "copy", f"copy {container.stamp}", copy)
+    path = derived_file(whole.name.rpartition("/")[2] or "copy", f"copy {container.stamp}", copy)
     container.close()
     return str(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +62,4 @@ class Profile:
         ValueError for a member of another type.
         """
         known = {"chance": 1} | {k: v for k, v in value.items() if k in cls.__dataclass_fields__}
-        return shaped(known, cls)
+        return convert(known, cls)

@@ -121,7 +121,7 @@ def open_store(address: str) -> Store:
 
 
 @contextlib.contextmanager
-def plainly(address: str, failed: type[StillwebError] = MissingCapability) -> Iterator[None]:
+def plain_errors(address: str, failed: type[StillwebError] = MissingCapability) -> Iterator[None]:
     """Turn the errors of the stores' libraries into errors of one line; those of network and store are `failed`."""
     try:
         yield
@@ -191,7 +191,7 @@ def _line(error: BaseException) -> str:
 # -- reading by blocks
 
 
-class RemotePlace:
+class RemoteSource:
     """A remote file, read in blocks that stay in the cache. `blocks` are their SHA-256, where they are known."""
 
     def __init__(self, file: RemoteFile, blocks: Sequence[str] | None = None, name: str = "") -> None:
@@ -249,7 +249,7 @@ class RemotePlace:
     def _fetched(self, first: int, stop: int) -> list[bytes | None]:
         """Read the blocks from `first` to before `stop` from the store, check them and keep them."""
         start, end = first * BLOCK, min(stop * BLOCK, self.size)
-        with plainly(self.name, DamagedInput):
+        with plain_errors(self.name, DamagedInput):
             data = self._file.read(start, end)
             if self._blocks is None and self._file.current is not None:
                 now = self._file.current()
@@ -333,7 +333,7 @@ class FsspecStore:
         return self._fs, self._path
 
     def files(self) -> dict[str, RemoteFile]:
-        with plainly(self.address):
+        with plain_errors(self.address):
             fs, root = self._open()
             fs.invalidate_cache()
             info = fs.info(root)
@@ -371,7 +371,7 @@ class FsspecStore:
             raise UsageError(
                 f"{self.address}: nothing is published over HTTP. Publish to s3://, hub:, oci:// or a folder."
             )
-        with plainly(self.address):
+        with plain_errors(self.address):
             fs, root = self._open()
             path, size = f"{root.rstrip('/')}/{name}", source.stat().st_size
             if name.startswith(FILES) and fs.exists(path) and fs.info(path)["size"] == size:
@@ -457,7 +457,7 @@ class HubStore:
         return api
 
     def files(self) -> dict[str, RemoteFile]:
-        with plainly(self.address):
+        with plain_errors(self.address):
             info = self._api().repo_info(
                 self._repo, repo_type="dataset", revision=self._revision, files_metadata=True, timeout=SILENCE
             )
@@ -514,7 +514,7 @@ class HubStore:
     def commit(self, files: Sequence[tuple[str, Path, str]], message: str) -> str:
         if self._inner is not None:
             raise UsageError(f"{self.address}: publishing takes a whole data set, without /{self._inner}")
-        with plainly(self.address):
+        with plain_errors(self.address):
             api = self._api()
             # private: publishing to everybody is a decision that its owner takes in the hub's settings
             api.create_repo(self._repo, repo_type="dataset", private=True, exist_ok=True)
@@ -627,7 +627,7 @@ class OciStore:
             raise DamagedInput(f"{self.address}: the registry has no manifest there: {error}") from error
 
     def files(self) -> dict[str, RemoteFile]:
-        with plainly(self.address):
+        with plain_errors(self.address):
             manifest, digest = self._manifest(self._tag or str(self._pin))
         if self._pin and digest != self._pin:
             raise UsageError(
@@ -651,7 +651,7 @@ class OciStore:
         return name
 
     def put(self, name: str, source: Path, sha256: str) -> bool:
-        with plainly(self.address):
+        with plain_errors(self.address):
             if self._do("HEAD", f"blobs/sha256:{sha256}", (200, 404)).status_code == 200:
                 return False
             begun = self._do("POST", "blobs/uploads/", (202,))
@@ -697,6 +697,6 @@ class OciStore:
             "annotations": {"org.opencontainers.image.description": message},
         }
         body = json.dumps(manifest, sort_keys=True).encode()
-        with plainly(self.address):
+        with plain_errors(self.address):
             self._do("PUT", f"manifests/{self._tag}", (201,), data=body, headers={"Content-Type": _MANIFEST})
         return f"{OCI}{self._host}/{self._name}@sha256:{hashlib.sha256(body).hexdigest()}"

@@ -111,7 +111,7 @@ class Request(Remembering):
         """Return the request as clients send it: user and password of its URL in an Authorization field."""
         if "@" not in self.url:
             return self
-        url, headers = signed_in(self.url, self.headers)
+        url, headers = with_authorization(self.url, self.headers)
         return self if url == self.url else replace(self, url=url, headers=headers)
 
     def conditional(self) -> tuple[str | None, ...]:
@@ -121,7 +121,7 @@ class Request(Remembering):
         return tuple([self.combined(name) for name in CONDITIONAL])
 
 
-def signed_in(url: str, headers: Headers) -> tuple[str, Headers]:
+def with_authorization(url: str, headers: Headers) -> tuple[str, Headers]:
     """Move user and password of a URL into an Authorization field (RFC 9110, 4.2.4); return the URL and the fields."""
     try:
         parts = urlsplit(url)

@@ -15,7 +15,7 @@ _STEP = re.compile(r"\.(\w+)|\[[^]]*\]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-def shaped(value: Any, kind: type[T]) -> T:
+def convert(value: Any, kind: type[T]) -> T:
     """Convert the value to `kind`: a msgspec Struct, a dataclass, or a type such as `dict[str, int]`.
 
     Raises ValueError if it does not fit.
@@ -46,7 +46,7 @@ def _choices(kind: Any, place: str) -> list[object]:
 
 
 def must_be_known(value: Any, kind: type) -> None:
-    """Raise ValueError if an object has a member that the dataclass `kind` lacks; `shaped` passes those over."""
+    """Raise ValueError if an object has a member that the dataclass `kind` lacks; `convert` passes those over."""
     fields = {field.name for field in dataclasses.fields(kind)}
     if isinstance(value, dict) and (unknown := [name for name in value if name not in fields]):
         raise ValueError(f"unknown member {unknown[0]!r}")

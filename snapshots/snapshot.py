@@ -18,9 +18,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import structs
 
-from stillweb.snapshots._os.random_access import BytesPlace
+from stillweb.snapshots._os.random_access import MemorySource
 from stillweb.snapshots.cache import Cache
-from stillweb.snapshots.capture import TIMING, Capture, Response, as_of, asked, layer_of, read_timing, seen
+from stillweb.snapshots.capture import (
+    TIMING,
+    Capture,
+    Response,
+    as_of,
+    asked,
+    is_seen_at,
+    layer_of,
+    read_timing,
+)
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
@@ -36,9 +45,9 @@ from stillweb.snapshots.contents.provenance import Provenance, provenance_of
 from stillweb.snapshots.dates import read_at, timestamp_of
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.identity.keys import request_key
-from stillweb.snapshots.index.build import fits, join_lines, open_index
+from stillweb.snapshots.index.build import is_index_current, join_lines, open_index
 from stillweb.snapshots.index.cdxj import Index, parse_line, target_of, to_capture
-from stillweb.snapshots.index.index_cache import Built
+from stillweb.snapshots.index.index_cache import IndexBuild
 from stillweb.snapshots.index.indexing import Progress, other_key
 from stillweb.snapshots.notes import note
 from stillweb.snapshots.opening import open_container
@@ -52,7 +61,7 @@ from stillweb.snapshots.warc.warc import Record
 
 if TYPE_CHECKING:
     from stillweb.snapshots.contents.failures import Failure
-    from stillweb.snapshots.evidence.lookup import Lookup, Near
+    from stillweb.snapshots.evidence.lookup import Lookup, NearCapture
     from stillweb.snapshots.evidence.matcher import Matcher
     from stillweb.snapshots.identity.rules import RuleSet
     from stillweb.snapshots.index.on_disk import OnDisk
@@ -72,7 +81,7 @@ class Layer:
 
     container: Container
     index: Index
-    known: Built
+    known: IndexBuild
     prefix: str = ""
     shared: bool = False  # True if other layers lie in the container, too
 
@@ -305,11 +314,11 @@ class Snapshot:
         for layer in self._layers:
             container = layer.container
             others = not (container.own or container.doubted)
-            listed = others or (fits(container) and not layer.shared)
+            listed = others or (is_index_current(container) and not layer.shared)
             pages = listed_views(container, layer.known.notes) if listed else []
             if not pages:
                 pages = list(self._recorded_views(layer))
-            found |= {v.address: v for v in pages if seen(timestamp_of(v.timestamp), self.at)}
+            found |= {v.address: v for v in pages if is_seen_at(timestamp_of(v.timestamp), self.at)}
         return found
 
     def _recorded_views(self, layer: Layer) -> Iterator[View]:
@@ -594,7 +603,7 @@ class Hit:
         return self._lookup.grounds() if self._lookup.grounds is not None and self.capture else []
 
     @property
-    def nearest(self) -> list[Near]:
+    def nearest(self) -> list[NearCapture]:
         """Captures that come nearest to the request, each with what differs and the rule that would join them."""
         return self._lookup.explain()
 
@@ -614,10 +623,10 @@ def _open_layers(
 
         writer = LIVE.get(str(Path(path).resolve()))
     container = open_container(path)
-    if writer is not None and not fits(container):  # it has written records since it was opened
+    if writer is not None and not is_index_current(container):  # it has written records since it was opened
         container.close()
         # take the lines before opening the files, so that the files hold every record that the lines name
-        index, known = Index(BytesPlace(join_lines(writer.lines()))), Built(profile=writer.profile)
+        index, known = Index(MemorySource(join_lines(writer.lines()))), IndexBuild(profile=writer.profile)
         container = open_container(path)
     else:
         index, known = open_index(container, progress, checked=checked, aside=aside)
@@ -634,15 +643,15 @@ def _open_layers(
 
 def _index_of(index: Index, layer: int) -> Index:
     lines = (x for x in index.lines() if layer_of(parse_line(x)[2]["filename"]) == layer)
-    return Index(BytesPlace(join_lines(lines)))
+    return Index(MemorySource(join_lines(lines)))
 
 
 def _index_as_of(index: Index, at: str) -> Index:
-    lines = [line for line in index.lines() if seen(line.split(b" ", 2)[1].decode(), at)]
+    lines = [line for line in index.lines() if is_seen_at(line.split(b" ", 2)[1].decode(), at)]
     captures = {n: to_capture(*parse_line(x)) for n, x in enumerate(lines) if not x.startswith(b"urn:")}
     kept = {id(capture) for capture in as_of(captures.values(), at)}
     shown = [x for n, x in enumerate(lines) if n not in captures or id(captures[n]) in kept]
-    return Index(BytesPlace(join_lines(shown)))
+    return Index(MemorySource(join_lines(shown)))
 
 
 def _overlaid(parts: list[list[Capture]]) -> tuple[Capture, ...]:
@@ -680,7 +689,7 @@ def _mutations(layer: Layer, read: Callable[[Layer, dict[str, Any]], Record]) ->
 
 def _id_of(layers: list[Layer]) -> str:
     known, own = layers[0].known, layers[0].container.own
-    if not known.notes and isinstance(own.get("id"), str) and fits(layers[0].container):
+    if not known.notes and isinstance(own.get("id"), str) and is_index_current(layers[0].container):
         return str(own["id"])
     lines = (line for layer in layers for line in layer.index.lines())
     return snapshot_id(lines, known.profile, rules_from([own.get("rules")]).to_json())

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.snapshots._os.atomic_write import atomic_file
-from stillweb.snapshots._os.random_access import BytesPlace, Place, chunks
-from stillweb.snapshots.contents.failures import failed_line
+from stillweb.snapshots._os.random_access import ByteSource, MemorySource, chunks
+from stillweb.snapshots.contents.failures import failures_message
 from stillweb.snapshots.errors import FULL_DISK, GateFailed, UsageError
-from stillweb.snapshots.index.build import fits
+from stillweb.snapshots.index.build import is_index_current
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.container import (
@@ -26,7 +26,7 @@ from stillweb.snapshots.warc.container import (
     Container,
     open_directory,
 )
-from stillweb.snapshots.words import counted, sized
+from stillweb.snapshots.words import pluralize, sized
 
 if TYPE_CHECKING:
     from stillweb.snapshots.text.freezing import Workers
@@ -60,12 +60,12 @@ class SealReport:
     def text(self) -> str:
         """Return a few lines for people."""
         lines = [
-            f"{self.path}: {counted(self.captures, 'capture')}, {counted(self.views, 'view')}, {counted(self.texts, 'text')},"
+            f"{self.path}: {pluralize(self.captures, 'capture')}, {pluralize(self.views, 'view')}, {pluralize(self.texts, 'text')},"
             f" {sized(self.size)}",
             f"id {self.id}",
         ]
         if self.failures:
-            lines.append(failed_line(self.failures))
+            lines.append(failures_message(self.failures))
         if self.secrets:
             lines.append(f"sealed in spite of this: {self.secrets}")
         lines += [f"repaired: {repair}" for repair in self.repairs]
@@ -140,7 +140,7 @@ def seal(
             raise
         report.secrets = str(error)
     with closing(open_directory(root)) as files:
-        indexed = fits(files)
+        indexed = is_index_current(files)
     if not indexed:  # write the index first: it is then read from disk, and need not be in memory
         with Writer.open(root, progress=progress) as writer:
             report.repairs = writer.repairs
@@ -174,7 +174,7 @@ def seal(
             digest, package = container.member(DIGEST), container.member(PACKAGE)
             signed = signer.sign(digest or b"{}", package or b"")
             container.members[DIGEST].close()
-            container.members[DIGEST] = BytesPlace(signed)
+            container.members[DIGEST] = MemorySource(signed)
         pack(container, target, progress)
     finally:
         container.close()
@@ -198,7 +198,7 @@ def pack(
 
     `last` is called when all is written, before the zip gets its name.
     """
-    files: dict[str, Place] = {ARCHIVE + n: p for n, p in sorted(container.archives.items())}
+    files: dict[str, ByteSource] = {ARCHIVE + n: p for n, p in sorted(container.archives.items())}
     order = {INDEX: 0, PAGES: 1, PACKAGE: 3, DIGEST: 4}
     files |= dict(sorted(container.members.items(), key=lambda item: (order.get(item[0], 2), item[0])))
     total = sum(place.size for place in files.values())

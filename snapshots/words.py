@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """Format a number with its noun, whose last word gets the plural: 1 miss, 2 misses, 0 tool calls."""
     if number == 1:
         return f"{number} {what}"
@@ -19,7 +19,7 @@ def sized(count: int) -> str:
     """Format a number of bytes: 2.0 MB, 18 kB, 120 bytes."""
     if count >= 1e6:
         return f"{count / 1e6:.1f} MB"
-    return f"{count / 1e3:.0f} kB" if count >= 1e3 else counted(count, "byte")
+    return f"{count / 1e3:.0f} kB" if count >= 1e3 else pluralize(count, "byte")
 
 
 def did_you_mean(word: str, known: Sequence[str], most: int = 3) -> str:

@@ -18,10 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots._os.gc_tuning import seldom_collected
+from stillweb.snapshots._os.gc_tuning import rare_collection
 from stillweb.snapshots._os.locking import lock_directory
-from stillweb.snapshots._os.random_access import FilePlace
+from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.capture import Capture, Exchange
+from stillweb.snapshots.contents.capture_account import OTHER, CaptureAccount, LinesOnDisk
 from stillweb.snapshots.contents.package import (
     PAGES_HEADER,
     VIEW_MEDIA,
@@ -33,12 +34,11 @@ from stillweb.snapshots.contents.package import (
     write_package,
 )
 from stillweb.snapshots.contents.provenance import Provenance, with_entry
-from stillweb.snapshots.contents.recorded import OTHER, LinesOnDisk, Recorded
 from stillweb.snapshots.contents.records import Packer
 from stillweb.snapshots.dates import iso_date, parse_timestamp
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.index import indexing
-from stillweb.snapshots.index.build import fits, mend, open_index
+from stillweb.snapshots.index.build import is_index_current, mend, open_index
 from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.index.index_cache import Hashes
 from stillweb.snapshots.profile import Profile
@@ -66,7 +66,12 @@ class Writer:
     """The writer of an open snapshot, opened with `Writer.open`. Thread-safe."""
 
     def __init__(
-        self, path: Path, software: str, settings: dict[str, Any], profile: Profile | None, recorded: Recorded
+        self,
+        path: Path,
+        software: str,
+        settings: dict[str, Any],
+        profile: Profile | None,
+        recorded: CaptureAccount,
     ) -> None:
         self.path = path
         self.repairs: list[str] = []
@@ -97,7 +102,7 @@ class Writer:
         profile: Profile | None = None,
         keep_text: bool | None = None,
         progress: indexing.Progress | None = None,
-        recorded: Recorded | None = None,
+        recorded: CaptureAccount | None = None,
         serial: int = 0,
         provenance: Provenance | None = None,
     ) -> Writer:
@@ -125,7 +130,7 @@ class Writer:
         except OSError as error:
             raise not_written(root, error) from error
         told = dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
-        known = Recorded() if recorded is None else recorded
+        known = CaptureAccount() if recorded is None else recorded
         writer = cls(root.resolve(), software or software_name(), told, profile, known)
         writer._packer.serial = itertools.count(serial)
         try:
@@ -150,7 +155,7 @@ class Writer:
         container = open_directory(self.path)
         aside: OnDisk | None = None
         try:
-            if fits(container):
+            if is_index_current(container):
                 index, known = open_index(container, checked=True)
                 count = len(index)
                 others = list(index.lines(OTHER.decode(), prefix=True))
@@ -274,7 +279,7 @@ class Writer:
         packed, value = self._packer.plain(kind, uri, date, media, block, extra)
         with self._lock:
             place, _ = self._append(b"", packed, date)
-            served = indexing.served_with({name.lower(): text for name, text in extra})
+            served = indexing.extraction_options({name.lower(): text for name, text in extra})
             self._recorded.others.append(indexing.record_line(kind, uri, date, media, value, *place, served))
             self._listed = self._file.size
         return value
@@ -345,7 +350,7 @@ class Writer:
             ("WARC-Stillweb-Identity", "2"),
         ]
         if refers_to is not None:
-            with contextlib.closing(FilePlace(self.path / ARCHIVE / refers_to.filename)) as archive:
+            with contextlib.closing(FileSource(self.path / ARCHIVE / refers_to.filename)) as archive:
                 fields, _, _ = open_block(archive, refers_to.offset, refers_to.length)
             extra.insert(0, ("WARC-Refers-To", fields.get("warc-record-id", "")))
         self._other("conversion", target_uri, date, media, text.encode(errors="surrogatepass"), extra)
@@ -433,5 +438,5 @@ def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = N
             f"{root}: is no open snapshot (a directory with archive/); a sealed one keeps its index"
         )
     (root / INDEX).unlink(missing_ok=True)
-    with seldom_collected(), Writer.open(root, progress=progress) as writer:
+    with rare_collection(), Writer.open(root, progress=progress) as writer:
         return len(writer._recorded)

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from stillweb.harness.compare.compare import RunComparison
     from stillweb.harness.curation.coverage import Coverage
     from stillweb.harness.curation.drift import Drift
-    from stillweb.harness.curation.refreshing import Refreshed
+    from stillweb.harness.curation.refreshing import RefreshResult
     from stillweb.harness.environment import Environment
     from stillweb.harness.export.publication import Publication
-    from stillweb.harness.results.certificate import Certified
+    from stillweb.harness.results.certificate import Certification
     from stillweb.harness.results.summary import Mean, Summary
     from stillweb.harness.runs.display import Display
     from stillweb.harness.scoring import Context
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.contents.provenance import Provenance
     from stillweb.snapshots.operations.cut import CutReport
     from stillweb.snapshots.operations.diff import Diff
-    from stillweb.snapshots.operations.late_secrets import Late
+    from stillweb.snapshots.operations.late_secrets import LateSecret
     from stillweb.snapshots.profile import Profile
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.text.tables import Table
@@ -101,7 +101,7 @@ def lookup(
     from stillweb.proxy.net.addresses import DEFAULT_SESSION
     from stillweb.proxy.replay.answering import Answerer
     from stillweb.proxy.replay.ledger import Ledger
-    from stillweb.snapshots.identity.accepting import check_accept
+    from stillweb.snapshots.identity.accept_level import check_accept
     from stillweb.snapshots.request import Request
     from stillweb.snapshots.view import id_in
 
@@ -114,7 +114,7 @@ def lookup(
             why = "no view of the snapshot has this address; 'stillweb ls SNAPSHOT --views' lists them"
             return {"verdict": "miss", "ambiguous": False, "state": "", "why": why, "nearest": []}
         answerer = Answerer(opened, ledger, accept=accept, min_confidence=least)
-        capture = answerer.answer(asked, answerer.line(DEFAULT_SESSION)).capture
+        capture = answerer.answer(asked, answerer.state(DEFAULT_SESSION)).capture
         entry = ledger.entries()[0]
         matcher = answerer.matcher
         likeliest = matcher.lookup(asked, matcher.session(), accept=accept, min_confidence=0.0)
@@ -175,7 +175,7 @@ def tables(
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.http import charsets
     from stillweb.snapshots.text.tables import tables_of
-    from stillweb.snapshots.text.text import READ, unpacked
+    from stillweb.snapshots.text.text import READ, unpack_body
     from stillweb.snapshots.view import id_in
 
     with _opened(snapshot) as opened:
@@ -188,7 +188,7 @@ def tables(
         if found.capture is None or found.redirects:
             return None
         response = opened.read_start(found.capture, READ + 1)
-    body, problem = unpacked(response)
+    body, problem = unpack_body(response)
     if problem and note is not None:
         note(f"{address}: read as far as it can be unpacked: {problem}")
     return tables_of(charsets.decode(body, response.header("content-type")).text)
@@ -204,7 +204,7 @@ class Recording:
         self.writer = writer
         self.recorder = recorder
         self.late: list[
-            Late
+            LateSecret
         ] = []  # records with a secret that was learned too late, known when `record` is left
         self._given = browser
 
@@ -570,7 +570,7 @@ def refresh(
     private: bool = False,
     ignore_robots: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> Refreshed:
+) -> RefreshResult:
     """Record anew, into the new directory `out`, a snapshot's views with their steps and the pages that no view loaded.
 
     Only GET requests are repeated beside the views. The misses of the ledgers `misses` are recorded, too; with them, and
@@ -1029,7 +1029,7 @@ def run(
     from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.proxy.browser.running import pages_at_once
     from stillweb.proxy.replay.faults import read_pace
-    from stillweb.snapshots.identity.accepting import check_accept
+    from stillweb.snapshots.identity.accept_level import check_accept
 
     tell = note or (lambda text: None)
     disturbed = read_faults(faults)
@@ -1122,7 +1122,7 @@ def score(
     `out`, and for tasks that ask other questions than the run's.
     """
     from stillweb.harness.results.certificate import check_traces, write_certificate
-    from stillweb.harness.results.kept_certificate import differing, kept_hash, read_kept, short
+    from stillweb.harness.results.kept_certificate import find_difference, kept_hash, read_kept, short
     from stillweb.harness.results.scoring_otherwise import score_otherwise
     from stillweb.harness.results.summary import score_run
     from stillweb.harness.rubric import load_rubrics
@@ -1148,7 +1148,7 @@ def score(
     if out is None:
         changed = score_run(path, write=write, progress=advance)
         for one in changed:
-            place, was, now = differing(hashed_part(one.before), hashed_part(one.after))
+            place, was, now = find_difference(hashed_part(one.before), hashed_part(one.after))
             tell(f"{one.attempt}: a score came out differently: {place}: {short(was)}, now {short(now)}")
         before = kept_hash(path)
         certificate = write_certificate(path) if write else {} if changed else check_traces(path)
@@ -1209,7 +1209,7 @@ def certify(
     parallel: int | None = None,
     snapshot: StrPath | Sequence[StrPath] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Certified:
+) -> Certification:
     """Repeat a run from its tape in fresh processes, shuffled and in parallel, and compare the certificates.
 
     The result `holds`, with a `hash`, or has `differences`, the first of each repetition. `parallel` is the number of

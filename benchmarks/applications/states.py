@@ -11,11 +11,11 @@ import yaml
 
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.errors import Failed
-from stillweb.proxy.browser.page_snapshot import look_at
+from stillweb.proxy.browser.errors import PageFailed
+from stillweb.proxy.browser.page_snapshot import read_page
 from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import canonical, describe
-from stillweb.proxy.explore.moves import Noise, shown
+from stillweb.proxy.explore.moves import Noise, stable_content
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step
 
@@ -91,7 +91,7 @@ async def walk(
 ) -> str:
     """Walk a way in the running application and return the page that it leads to.
 
-    A way that can't be walked is an error of the list: Failed names it.
+    A way that can't be walked is an error of the list: PageFailed names it.
     """
     context = await host.context(session, proxy_url, profile, replay=False)
     try:
@@ -99,15 +99,15 @@ async def walk(
         await driver.begin(url)
         for place, step in enumerate(way, start=1):
             await driver.perform(step, place)
-        sight = await look_at(driver.page, with_picture=False)
-    except Failed as error:
-        raise Failed(f"{url}: {named(way)}: {error}") from None
+        sight = await read_page(driver.page, with_picture=False)
+    except PageFailed as error:
+        raise PageFailed(f"{url}: {named(way)}: {error}") from None
     finally:
         await context.close()
-    return shown(sight.text, sight.aria)
+    return stable_content(sight.text, sight.aria)
 
 
 def missing(walked: dict[str, str], stored: Iterable[str], noise: Noise) -> list[str]:
-    """The walked states that no stored view (text and accessibility snapshot, as `shown` gives it) shows."""
+    """The walked states that no stored view (text and accessibility snapshot, as `stable_content` gives it) shows."""
     looks = {noise.look(one) for one in stored}
     return [name for name, what in walked.items() if noise.look(what) not in looks]

@@ -20,13 +20,13 @@ from benchmarks.damaging.harms import HARMS, Harmed, Range
 from benchmarks.damaging.recorded import FORMS, GUARDED, LARGE, record, small_blocks
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.snapshots._os.random_access import FilePlace, Place
+from stillweb.snapshots._os.random_access import ByteSource, FileSource
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc import warc
-from stillweb.snapshots.warc.scan import Scanned, scan
+from stillweb.snapshots.warc.scan import ScannedRecord, scan
 
 WHEN = ("before", "indexed", "opened", "asked")  # when a file is harmed
 OWN = frozenset({"directory", "wacz", LARGE})
@@ -97,7 +97,7 @@ def masters(folder: Path, forms: list[str]) -> dict[str, Master]:
         else:
             container = open_container(path)
             for archive in container.archives.values():
-                assert isinstance(archive, FilePlace)
+                assert isinstance(archive, FileSource)
                 spans = [(archive.base + a, archive.base + b) for a, b in _spans(archive)]
                 master.spans.setdefault(archive.path.relative_to(place).as_posix(), []).extend(spans)
             container.close()
@@ -108,8 +108,8 @@ def masters(folder: Path, forms: list[str]) -> dict[str, Master]:
     return made
 
 
-def _spans(place: Place) -> list[Range]:
-    return [(i.offset, i.offset + i.length) for i in scan(place) if isinstance(i, Scanned)]
+def _spans(place: ByteSource) -> list[Range]:
+    return [(i.offset, i.offset + i.length) for i in scan(place) if isinstance(i, ScannedRecord)]
 
 
 def _lines(path: Path) -> list[Range]:

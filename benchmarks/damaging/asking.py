@@ -14,7 +14,7 @@ from benchmarks.damaging.recorded import ACCEPTS, STATEFUL, in_order
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.replies import Reply
-from stillweb.snapshots._os.random_access import FilePlace
+from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.request import Request
@@ -103,7 +103,7 @@ def _places(snapshot: Snapshot, capture: Capture) -> Ranges:
     ranges = []
     for name, offset, length in found:
         place = snapshot._archives.files[name]
-        if isinstance(place, FilePlace):
+        if isinstance(place, FileSource):
             ranges.append((str(place.path), place.base + offset, place.base + offset + length))
     return tuple(ranges)
 
@@ -115,7 +115,7 @@ def ask(snapshot: Snapshot, questions: list[Question], answerer: Answerer | None
     for question in questions:
         try:
             if question.request is not None:
-                line = answerer.line(question.session)
+                line = answerer.state(question.session)
                 told[question.name] = _read(answerer, answerer.answer(question.request, line))
             else:
                 told[question.name] = _look(snapshot, question)

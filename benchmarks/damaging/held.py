@@ -125,7 +125,7 @@ async def measure(
     for kind, made in kinds.items():
         held, waits, computed = [], [], []
         for number in range(times + 1):
-            request, line = Request(*made(chance)), answerer.line(f"{kind}-{number}")
+            request, line = Request(*made(chance)), answerer.state(f"{kind}-{number}")
             login = Request(*LOGIN)
             await answerer.prepare(login, line)
             answerer.answer(login, line)

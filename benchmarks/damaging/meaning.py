@@ -33,7 +33,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.warc.container import open_directory
-from stillweb.snapshots.warc.scan import Scanned, scan
+from stillweb.snapshots.warc.scan import ScannedRecord, scan
 from stillweb.snapshots.warc.warc import unpack
 from stillweb.snapshots.writer import Writer
 
@@ -131,7 +131,7 @@ def masters(folder: Path, run: Path) -> Masters:
     records = []
     for place in container.archives.values():
         for item in scan(place):
-            assert isinstance(item, Scanned)
+            assert isinstance(item, ScannedRecord)
             records.append(unpack(place.read(item.offset, item.length), place, item.offset))
     container.close()
     return Masters(tuple(records), sealed.read_bytes(), _har(), _flows(), run)

@@ -24,7 +24,7 @@ from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.wacz import seal
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.container import open_directory
-from stillweb.snapshots.warc.scan import Scanned, scan
+from stillweb.snapshots.warc.scan import ScannedRecord, scan
 from stillweb.snapshots.writer import Writer, reindex
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -233,7 +233,7 @@ def _records(recorded: Path) -> Iterator[bytes]:
         for name in sorted(container.archives):
             place = container.archives[name]
             for item in scan(place):
-                assert isinstance(item, Scanned)
+                assert isinstance(item, ScannedRecord)
                 yield warc.unpack(place.read(item.offset, item.length), place, item.offset)
     finally:
         container.close()

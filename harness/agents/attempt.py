@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from stillweb.harness.agents.concurrency import Call, Lanes, Sent, Traced, rearranged
+from stillweb.harness.agents.concurrency import Call, Lanes, SentMessages, TracedCall, sort_by_lane
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import Part, call_members
-from stillweb.harness.models.tape import Taking
+from stillweb.harness.models.tape import CallInProgress
 from stillweb.harness.models.tape_order import PATIENCE
 from stillweb.harness.task import Limits as Limits  # part of this module's API
 from stillweb.harness.task import Task
@@ -63,7 +63,7 @@ class Stop:
     tools: Mapping[str, int] | None = None
 
 
-class Stopped(BaseException):
+class AttemptStopped(BaseException):
     """Exception that ends a repeated attempt where its first run ended. Agents must not catch it."""
 
     def __init__(self, stop: Stop) -> None:
@@ -71,7 +71,7 @@ class Stopped(BaseException):
         self.stop = stop
 
 
-class Ended(Exception):
+class AttemptEnded(Exception):
     """Exception that tells how an attempt ended in the agent's own process, without an answer."""
 
     def __init__(self, end: str, error: str | None) -> None:
@@ -80,7 +80,7 @@ class Ended(Exception):
 
 
 @dataclass(slots=True)
-class Spent:
+class AttemptUsage:
     """Usage of an attempt so far.
 
     `cost` is None once a call had no price; `uncounted` is the number of calls that reported no tokens.
@@ -112,7 +112,7 @@ class Attempt:
     environment: Mapping[str, str] = field(default_factory=dict)
     # tool_call members for a program's requests to the gateway
     requests: Callable[[], list[Part]] | None = None
-    spent: Spent = field(default_factory=Spent)
+    spent: AttemptUsage = field(default_factory=AttemptUsage)
     on_change: Callable[[Attempt], None] | None = None
     seconds: float | None = None  # time that the agent has; in a repetition more than the limit
     workspace: Path | None = None  # the attempt's folder, with copies of the run's uploads
@@ -132,14 +132,14 @@ class Attempt:
     )  # which means held its program: held, missing
     _standing: Standing = field(default_factory=Standing)
     _contracts: dict[str, str] | None = None
-    _sent: Sent = field(default_factory=Sent)
+    _sent: SentMessages = field(default_factory=SentMessages)
     _under_way: int = 0  # concurrent tool calls
     _excess: int = 0  # tool calls that wait, since the first run did not make them
     _repeated: Counter[str] = field(default_factory=Counter)  # tool calls by their keys
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _asking: int = 0  # concurrent model calls
     lanes: Lanes = field(default_factory=Lanes)  # the agent's tasks and threads
-    _traced: dict[int, Traced] = field(default_factory=dict)  # the agent's calls by their event number
+    _traced: dict[int, TracedCall] = field(default_factory=dict)  # the agent's calls by their event number
 
     def call(
         self, name: str, arguments: dict[str, Any], *, call_id: str | None = None
@@ -177,7 +177,7 @@ class Attempt:
     async def _as_before(self, stop: Stop, key: str) -> None:
         """Hold a tool call that the first run did not trace until the others have come to its end.
 
-        Raise Stopped there. A call that nothing else is under way with goes on: the agent does something else now.
+        Raise AttemptStopped there. A call that nothing else is under way with goes on: the agent does something else now.
         """
         self._repeated[key] += 1
         if self._repeated[key] <= (stop.tools or {}).get(key, 0):
@@ -191,7 +191,7 @@ class Attempt:
                         await self._stopping.wait()
                 self.stop_as_before()
                 if self._stopping.is_set():
-                    raise Stopped(stop)
+                    raise AttemptStopped(stop)
                 if before == (self.spent.steps, self.spent.calls):
                     return
         finally:
@@ -245,7 +245,7 @@ class Attempt:
 
     def _note(self, n: int, place: Call, **said: Any) -> None:
         place.n = n
-        self._traced[n] = Traced(self.trace.events[n - 1], **said)
+        self._traced[n] = TracedCall(self.trace.events[n - 1], **said)
 
     def before_model(self, *, begun: int = 0) -> None:
         """Raise LimitReached if no further model call is allowed, UsageError if a limit can't be enforced.
@@ -328,7 +328,7 @@ class Attempt:
 
     async def _reply(
         self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], body: Mapping[str, Any], place: Call
-    ) -> tuple[Any, Taking]:
+    ) -> tuple[Any, CallInProgress]:
         self._asking += 1
         taking = None
         try:
@@ -365,17 +365,17 @@ class Attempt:
             self.check_limits(self._asking)
 
     def stop_as_before(self) -> None:
-        """Raise Stopped where the first run of this attempt ended.
+        """Raise AttemptStopped where the first run of this attempt ended.
 
         Raise UsageError if the attempt is over.
         """
         self._check_under_way()
         if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
             self._stopping.set()
-            raise Stopped(self.stop)
+            raise AttemptStopped(self.stop)
 
     def _stop_if_over(self) -> None:
-        """Raise Stopped, also in waiting model calls, if the first run ended here with calls under way."""
+        """Raise AttemptStopped, also in waiting model calls, if the first run ended here with calls under way."""
         stop = self.stop
         if (
             stop
@@ -384,9 +384,9 @@ class Attempt:
             and stop.calls <= self.spent.calls
         ):
             if self.models is not None:
-                self.models.stop(self.session, Stopped(stop))
+                self.models.stop(self.session, AttemptStopped(stop))
             self._stopping.set()
-            raise Stopped(stop)
+            raise AttemptStopped(stop)
 
     def settle(self) -> None:
         """End the agent's part. If calls could have overlapped, sort its trace independently of the clock."""
@@ -394,7 +394,7 @@ class Attempt:
         if self.models is not None:
             self.models.end(self.session)
         if self.lanes.overlapped:
-            self.trace.rearrange(rearranged(self.trace.events, self.lanes.root, self._traced))
+            self.trace.rearrange(sort_by_lane(self.trace.events, self.lanes.root, self._traced))
 
     def model_called(self, **members: Any) -> int:
         """Write a model call, count its usage and return its event number."""

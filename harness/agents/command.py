@@ -39,9 +39,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.sandbox.running import Channel, Prepared, Start, program_folder
+from stillweb.harness.sandbox.running import Channel, PreparedCommand, Start, program_folder
 from stillweb.harness.trace import digest
-from stillweb.proxy.net.client_env import add_no_proxy, client_files, direct_hosts, let_in
+from stillweb.proxy.net.client_env import add_no_proxy, client_files, direct_hosts, ports_to_let_in
 from stillweb.proxy.net.clock import moment_of, with_clock
 from stillweb.proxy.net.relaying import lead
 from stillweb.snapshots.dates import iso_date
@@ -61,7 +61,7 @@ MOST_OUTPUT = 64 << 20  # bytes of an answer; endless output would exhaust memor
 _FOLDERS = re.compile(r"(?<![\w.:/~%-])/(?:[^\s/:'\"<>|]+/)+(?=[^\s/:'\"<>|])")
 
 
-def listed(value: Any, what: str) -> list[str]:
+def text_list(value: Any, what: str) -> list[str]:
     """Return a list of texts from a list or a single text. Raise UsageError for anything else."""
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -108,7 +108,8 @@ class CommandAgent:
             raise UsageError(f"{source}: env: must map names of variables to texts")
         env = {str(k): str(v) for k, v in given.items()}
         texts = {
-            name: listed(options.get(name), f"{source}: {name}") for name in ("pass_env", "direct", "files")
+            name: text_list(options.get(name), f"{source}: {name}")
+            for name in ("pass_env", "direct", "files")
         }
         try:
             direct = direct_hosts(texts["direct"])
@@ -149,7 +150,7 @@ class CommandAgent:
 
         Raise UsageError for a host elsewhere.
         """
-        return let_in(self.direct)
+        return ports_to_let_in(self.direct)
 
     def _files(self) -> dict[str, str]:
         """Return file name -> SHA-256 (hex) of the files that the command and `files` name.
@@ -311,7 +312,7 @@ class CommandAgent:
             attempt.tool_called(**members)
 
 
-async def _spawn(prepared: Prepared, *given: int) -> tuple[asyncio.SubprocessTransport, Program]:
+async def _spawn(prepared: PreparedCommand, *given: int) -> tuple[asyncio.SubprocessTransport, Program]:
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
             Program, *prepared.command, env={}, pass_fds=(*prepared.files, *given), start_new_session=True

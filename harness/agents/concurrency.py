@@ -3,7 +3,7 @@
 Calls of an attempt may overlap, and which ends first depends on the clock. What does not depend on it is
 which lane started which: an asyncio task is a lane forked from the lane that created it, wherever it is
 awaited. A thread without a context of ours (of a ThreadPoolExecutor) is forked from the attempt's root.
-`rearranged` sorts a trace by these lanes.
+`sort_by_lane` sorts a trace by these lanes.
 
     with lanes.followed(): …the agent runs…        call = lanes.begin(thread); …; lanes.end(call)
 """
@@ -200,7 +200,7 @@ Key = tuple[tuple[Any, ...], ...]
 _HEAD = 200  # bytes of a request that sort calls before their digests do
 
 
-class Sent:
+class SentMessages:
     """Messages sent to a model and its answers, call by call."""
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedCall:
     """Model or tool call as traced; of a model call also the messages sent and the items to send back.
 
     `follows` says that its `new` messages are those that the previous call in the trace had not sent.
@@ -248,14 +248,14 @@ class Traced:
         return canonical(event)
 
 
-def rearranged(events: Sequence[Event], root: Lane, traced: Mapping[int, Traced]) -> list[Event]:
+def sort_by_lane(events: Sequence[Event], root: Lane, traced: Mapping[int, TracedCall]) -> list[Event]:
     """Return the events of an agent's part, sorted by lane; `traced` holds its calls by number.
 
     States and the new messages of requests are computed for this order. Other events, which have no position,
     come last.
     """
     found: list[Event] = []
-    standing, sent = Standing(), Sent()
+    standing, sent = Standing(), SentMessages()
     for n in _walk(root, traced):
         one = traced[n]
         event = {**one.event, "n": len(found) + 1, "aside": {**one.event.get("aside", {}), "order": n}}
@@ -270,7 +270,7 @@ def rearranged(events: Sequence[Event], root: Lane, traced: Mapping[int, Traced]
     return found
 
 
-def _walk(lane: Lane, traced: Mapping[int, Traced]) -> Iterator[int]:
+def _walk(lane: Lane, traced: Mapping[int, TracedCall]) -> Iterator[int]:
     places: list[tuple[int, Call | list[Lane]]] = [(call.begin, call) for call in lane.calls if call.n]
     places += [(bunch[0].begin, bunch) for bunch in bunches(lane)]
     for _, what in sorted(places, key=lambda place: place[0]):
@@ -283,7 +283,7 @@ def _walk(lane: Lane, traced: Mapping[int, Traced]) -> Iterator[int]:
             yield from _by_content(numbers, traced)
 
 
-def _by_content(numbers: Iterable[int], traced: Mapping[int, Traced]) -> list[int]:
+def _by_content(numbers: Iterable[int], traced: Mapping[int, TracedCall]) -> list[int]:
     bunch = {n: traced[n] for n in numbers}
     models = _model_keys(bunch)
     told = [(models[n], _texts(one.messages or ())) for n, one in bunch.items() if n in models]
@@ -294,7 +294,7 @@ def _by_content(numbers: Iterable[int], traced: Mapping[int, Traced]) -> list[in
     return sorted(bunch, key=lambda n: keys[n])
 
 
-def _model_keys(bunch: Mapping[int, Traced]) -> dict[int, Key]:
+def _model_keys(bunch: Mapping[int, TracedCall]) -> dict[int, Key]:
     """Return the sort keys of model calls: the key of the call that they continue, then their own content."""
     keys: dict[int, Key] = {}
     said: dict[bytes, Key] = {}  # conversation including an answer -> the call that gave the answer
@@ -321,8 +321,8 @@ def _states(messages: Sequence[Any]) -> list[bytes]:
 
 
 def _tool_key(
-    one: Traced,
-    traced: Mapping[int, Traced],
+    one: TracedCall,
+    traced: Mapping[int, TracedCall],
     models: Mapping[int, Key],
     told: Sequence[tuple[Key, list[str]]],
 ) -> Key:

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 Table = list[list[str]]
 
@@ -85,7 +85,7 @@ def _begin(text: str) -> str:
     words = " ".join(text[:400].split())
     if not words:
         return "an empty text"
-    return f"a text of {counted(len(text), 'character')}: {words[:160].rstrip()}{'…' if len(text.strip()) > 160 else ''}"
+    return f"a text of {pluralize(len(text), 'character')}: {words[:160].rstrip()}{'…' if len(text.strip()) > 160 else ''}"
 
 
 def find_all(text: str, pattern: str) -> list[Any]:

@@ -35,12 +35,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stillweb.harness._parsing import look_for_module
-from stillweb.harness.agents.attempt import Attempt, Ended, LimitReached
-from stillweb.harness.agents.command import CommandAgent, listed, without_places
+from stillweb.harness.agents.attempt import Attempt, AttemptEnded, LimitReached
+from stillweb.harness.agents.command import CommandAgent, text_list, without_places
 from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import call_members
-from stillweb.harness.models.tape import Taking
+from stillweb.harness.models.tape import CallInProgress
 from stillweb.harness.sandbox.running import Limits, Start, program_folder, run_start
 from stillweb.harness.trace import Event, canonical, digest, hashed_part
 from stillweb.proxy.net.client_env import direct_hosts
@@ -50,7 +50,8 @@ MOST_LINE = 64 << 20  # bytes of one message
 _MOST_CALLS = 1 << 30
 _MOST_SAID = 256 << 20  # bytes of an attempt's notes and of its tool calls' arguments, which its trace holds
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
-GRACE = 5.0  # seconds after its time in which an agent may tell how its attempt ended, and after that in which its process may end
+# seconds after its time in which an agent may tell how its attempt ended, and after that in which its process may end
+GRACE = 5.0
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
 _METHODS = {"chat", "respond", "messages", "generate"}  # of model clients, by which they are asked
@@ -78,7 +79,7 @@ class ModuleAgent(CommandAgent):
     def load(cls, spec: str, options: Mapping[str, Any], *, allow_unconfined: bool = False) -> ModuleAgent:
         """Return the agent. Raise UsageError if it can't be imported or is no agent."""
         given = {
-            name: listed(options.get(name), f"agent {spec}: {name}")
+            name: text_list(options.get(name), f"agent {spec}: {name}")
             for name in ("pass_env", "direct", "files")
         }
         try:
@@ -196,7 +197,7 @@ class ModuleAgent(CommandAgent):
         return [package, *links, *code, *CommandAgent._readable(self, hidden)]
 
     async def run(self, attempt: Attempt) -> str | None:
-        """Run the agent in a process and return its answer. Raise Ended if it has none."""
+        """Run the agent in a process and return its answer. Raise AttemptEnded if it has none."""
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as stack:
             stack.callback(ours.close)
@@ -215,7 +216,7 @@ class ModuleAgent(CommandAgent):
             raise UsageError(f"{self.spec}: its process ended with code {code}: {tail or 'no message'}")
         text, end, error = served.played
         if end not in ("answered", "none"):
-            raise Ended(end, error)
+            raise AttemptEnded(end, error)
         return text
 
 
@@ -226,9 +227,10 @@ class _Served:
         self.agent, self.attempt = agent, attempt
         self.played: tuple[str | None, str, str | None] | None = None
         # calls that were made and are not in the trace yet
-        self._made: dict[bytes, deque[Taking]] = defaultdict(deque)
+        self._made: dict[bytes, deque[CallInProgress]] = defaultdict(deque)
         self._answered: Counter[str] = Counter()  # calls by kind, traced or not
-        self._takings: dict[int, Taking] = {}  # model calls by number, until the agent has their answers
+        # model calls by number, until the agent has their answers
+        self._takings: dict[int, CallInProgress] = {}
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._under_way: dict[int, str] = {}  # kinds of the calls under way, by number
         self._standing = Standing()
@@ -362,7 +364,9 @@ class _Served:
         result = await attempt.tools.call(name, arguments)
         contract = next((spec.contract for spec in attempt.tools.list() if spec.name == name), None)
         self._answered["tool"] += 1
-        self._made[_key("tool_call", call_members(name, contract, arguments, result, 0))].append(Taking())
+        self._made[_key("tool_call", call_members(name, contract, arguments, result, 0))].append(
+            CallInProgress()
+        )
         return {"content": result.content, "is_error": result.is_error, "meta": result.meta}
 
     async def _model(self, message: Mapping[str, Any]) -> dict[str, Any]:

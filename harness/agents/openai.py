@@ -142,7 +142,7 @@ class OpenAIAgent:
             "prompts": digest([self.system, self.last_call] if self.last_call else self.system),
         }
 
-    def talk(self, attempt: Attempt) -> Talk:
+    def talk(self, attempt: Attempt) -> ModelConversation:
         return _Chat(self, attempt) if self.api == "chat" else _Responses(self, attempt)
 
     async def run(self, attempt: Attempt) -> str | None:
@@ -248,7 +248,7 @@ def _data_url(part: Mapping[str, Any]) -> str:
 _METHODS = {"chat": "chat", "responses": "respond", "messages": "messages", "generate": "generate"}
 
 
-class Talk(ABC):
+class ModelConversation(ABC):
     """Conversation so far, in the format of one API."""
 
     api = ""
@@ -311,7 +311,7 @@ def _bare(item: Mapping[str, Any]) -> bool:
     return item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
 
 
-class _Chat(Talk):
+class _Chat(ModelConversation):
     api = "chat"
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
@@ -356,7 +356,7 @@ class _Chat(Talk):
             self.pictures = []
 
 
-class _Responses(Talk):
+class _Responses(ModelConversation):
     api = "responses"
 
     def sent_back(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:

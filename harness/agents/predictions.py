@@ -11,7 +11,7 @@ from typing import Any
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted, did_you_mean
+from stillweb.snapshots.words import did_you_mean, pluralize
 
 _IDS = ("id", "task_id", "idx")  # the sets' own names, too
 
@@ -71,7 +71,7 @@ class PredictionsAgent:
         missing = [name for name in known if name not in self.answers]
         if not missing:
             return ""
-        count = counted(len(missing), "task")
+        count = pluralize(len(missing), "task")
         return f"{self._source}: no answer to {count}, counted as unanswered ({missing[0]} first)"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.agents.openai import OpenAIAgent, Talk, question_of
+from stillweb.harness.agents.openai import ModelConversation, OpenAIAgent, question_of
 
 _MOST_TOKENS = 16_000  # Anthropic wants a limit in each request; `params: {max_tokens: …}` sets another
 
@@ -27,7 +27,7 @@ class AnthropicAgent(OpenAIAgent):
     key_variable: str = "ANTHROPIC_API_KEY"
     name: str = "anthropic"
 
-    def talk(self, attempt: Attempt) -> Talk:
+    def talk(self, attempt: Attempt) -> ModelConversation:
         return _Messages(self, attempt)
 
 
@@ -42,11 +42,11 @@ class GeminiAgent(OpenAIAgent):
     key_variable: str = "GEMINI_API_KEY"
     name: str = "gemini"
 
-    def talk(self, attempt: Attempt) -> Talk:
+    def talk(self, attempt: Attempt) -> ModelConversation:
         return _Generate(self, attempt)
 
 
-class _Messages(Talk):
+class _Messages(ModelConversation):
     api = "messages"
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:
@@ -91,7 +91,7 @@ class _Messages(Talk):
         self.results = []
 
 
-class _Generate(Talk):
+class _Generate(ModelConversation):
     api = "generate"
 
     def __init__(self, agent: OpenAIAgent, attempt: Attempt) -> None:

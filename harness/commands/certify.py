@@ -7,7 +7,7 @@ import click
 
 from stillweb.harness.commands.options import FOLDER, SNAPSHOT
 from stillweb.harness.console import print_json, progress, say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("certify")
@@ -36,7 +36,7 @@ def command(
     from stillweb.api import certify
     from stillweb.harness.agents.command import unset_notes
     from stillweb.harness.results.kept_certificate import kept_hash
-    from stillweb.harness.results.summary import failed_attempts, left_out, summarise
+    from stillweb.harness.results.summary import describe_left_out, failed_attempts, summarise
     from stillweb.harness.runs.run_files import RunFiles
 
     files = RunFiles(run)
@@ -55,8 +55,8 @@ def command(
         if outcome.holds and before not in (None, outcome.hash):
             click.echo(f"the certificate that lay with the run, {before}, was made by other code than this")
         summary = summarise(run)
-        for sentence in filter(None, (*left_out(files, summary), failed_attempts(summary))):
+        for sentence in filter(None, (*describe_left_out(files, summary), failed_attempts(summary))):
             click.echo(sentence)  # a run that repeats may still be incomplete
         if outcome.holds:
-            click.echo(f"{counted(times, 'repetition')} in fresh processes: the same")
+            click.echo(f"{pluralize(times, 'repetition')} in fresh processes: the same")
     return 0 if outcome.holds else 1

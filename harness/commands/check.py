@@ -7,7 +7,7 @@ import click
 
 from stillweb.harness.commands.options import OUT, SNAPSHOT, FiniteRange
 from stillweb.harness.console import print_json, progress, say, say_damage, table
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.proxy.check.check import CheckReport
@@ -86,7 +86,7 @@ def command(
         ]
         click.echo(table(["view", "text", "aria", "pixels", "used", "missed", "error"], rows))
         shares = ", ".join(f"{name} equal in {share:.1%}" for name, share in _shares(report).items())
-        click.echo(f"{counted(len(report.views), 'view')} in {report.seconds:.1f} s: {shares}")
+        click.echo(f"{pluralize(len(report.views), 'view')} in {report.seconds:.1f} s: {shares}")
     if report.passed(least_text, least_pixels):
         return 0
     if why := _why_not(report, {"text": least_text, "pixels": least_pixels}):
@@ -100,8 +100,8 @@ def _why_not(report: CheckReport, least: dict[str, float]) -> list[str]:
         return []
     failed = sum(view.error is not None for view in report.views)
     missed = sum(bool(view.missed) for view in report.views)
-    why = [f"{counted(failed, 'view')} could not be reached"] if failed else []
-    why += [f"{counted(missed, 'view')} asked for what was not recorded"] if missed else []
+    why = [f"{pluralize(failed, 'view')} could not be reached"] if failed else []
+    why += [f"{pluralize(missed, 'view')} asked for what was not recorded"] if missed else []
     return why + [
         f"{name} equal in {report.share(name):.1%}, {share:.1%} asked for"
         for name, share in least.items()

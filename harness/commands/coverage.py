@@ -7,7 +7,7 @@ import click
 
 from stillweb.harness.commands.options import PATH, SNAPSHOT, several
 from stillweb.harness.console import make_search_ready, print_json, progress, say, say_damage, table
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 # name of a gate -> the checks of the audit that trip it, unless they are notes
 CHECKS = {
@@ -100,7 +100,7 @@ def command(
     code = 1 if found.lacking or found.refused or any(tripped.values()) else 0
     for name, count in tripped.items():
         if count:
-            say(f"--fail-on {name}: {counted(count, 'finding')}")
+            say(f"--fail-on {name}: {pluralize(count, 'finding')}")
     if as_json:
         print_json(found.to_json())
         return code

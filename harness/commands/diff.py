@@ -7,7 +7,7 @@ import click
 
 from stillweb.harness.commands.options import SNAPSHOT
 from stillweb.harness.console import print_json, say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.operations.diff import Diff
@@ -94,7 +94,7 @@ def _print(found: Diff, with_text: bool) -> None:
     if found.tasks is not None:
         for one in found.tasks:
             click.echo(f"task {one.task}: {'; '.join(one.reasons)}")
-        click.echo(f"{counted(len(found.tasks), 'task')} affected")
+        click.echo(f"{pluralize(len(found.tasks), 'task')} affected")
     click.echo(_total(found))
 
 
@@ -108,9 +108,9 @@ def _total(found: Diff) -> str:
         for what in ("captures", "views", "texts")
     ]
     if found.failures:
-        parts.append(f"{counted(len(found.failures), 'request')} failed in one only, or otherwise")
+        parts.append(f"{pluralize(len(found.failures), 'request')} failed in one only, or otherwise")
     if found.restated:
-        parts.append(f"{counted(found.restated, 'capture')} with another token only")
+        parts.append(f"{pluralize(found.restated, 'capture')} with another token only")
     return "; ".join(parts) if not found.same else f"the same: {found.a}" if found.a == found.b else (
         "nothing that is served differs; " + "; ".join(parts)
     )  # fmt: skip

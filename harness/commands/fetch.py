@@ -8,7 +8,7 @@ import click
 
 from stillweb.harness.commands.options import OUT, at_option, split_address
 from stillweb.harness.console import print_json, say, say_damage
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -104,7 +104,7 @@ def _tables(snapshot: Snapshot, address: str, out: Path | None, as_json: bool) -
             path = out / f"table-{number}.csv"
             write_whole(path, [one.csv().encode()])
             say(
-                f"{path}: {counted(len(one.rows), 'row')}, {counted(one.width, 'column')}  {one.caption}".rstrip()
+                f"{path}: {pluralize(len(one.rows), 'row')}, {pluralize(one.width, 'column')}  {one.caption}".rstrip()
             )
     if not found:
         say(f"stillweb: {address}: has no table")

@@ -7,8 +7,8 @@ import click
 
 from stillweb.harness.commands.options import OUT, PATH
 from stillweb.harness.console import progress, say
-from stillweb.snapshots.contents.failures import failed_line
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.contents.failures import failures_message
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
@@ -29,7 +29,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
     from stillweb.snapshots import Snapshot
     from stillweb.snapshots.operations.importing import import_files
 
-    with progress(f"importing {counted(len(files), 'file')}", unit="bytes") as advance:
+    with progress(f"importing {pluralize(len(files), 'file')}", unit="bytes") as advance:
         report = import_files(files, out, progress=advance)
     for note in report.notes:
         say(note)
@@ -38,7 +38,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
         twice = _twice(snapshot)
     if twice:
         say(
-            f"there twice, with the same time and answer: {counted(twice, 'capture')}; was a file imported before? "
+            f"there twice, with the same time and answer: {pluralize(twice, 'capture')}; was a file imported before? "
             "No answer hangs on it"
         )
     if other:
@@ -48,9 +48,9 @@ def command(files: tuple[Path, ...], out: Path) -> int:
             f"({early.timestamp[:8]}, {late.timestamp[:8]}); to have the site of one day, take its files alone"
         )
     if report.failures:
-        say(f"{out}: {failed_line(report.failures)}")
-    sockets = f", {counted(report.sockets, 'web socket')}" if report.sockets else ""
-    click.echo(f"{out}: {counted(report.captures, 'capture')}, {counted(report.views, 'view')}{sockets}")
+        say(f"{out}: {failures_message(report.failures)}")
+    sockets = f", {pluralize(report.sockets, 'web socket')}" if report.sockets else ""
+    click.echo(f"{out}: {pluralize(report.captures, 'capture')}, {pluralize(report.views, 'view')}{sockets}")
     return 3 if report.damaged else 0
 
 

@@ -6,7 +6,7 @@ import click
 
 from stillweb.harness.commands.options import PATH
 from stillweb.harness.console import progress
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("index")
@@ -21,4 +21,4 @@ def command(snapshot: Path) -> None:
 
     with progress("indexing") as advance:
         captures = reindex(snapshot, progress=advance)
-    click.echo(f"{snapshot}: {counted(captures, 'capture')}")
+    click.echo(f"{snapshot}: {pluralize(captures, 'capture')}")

@@ -7,7 +7,7 @@ import click
 
 from stillweb.harness.commands.options import OUT, SNAPSHOT, OptionFor
 from stillweb.harness.console import print_json, say, say_damage, table
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -83,9 +83,9 @@ def command(
             click.echo(f"failed: {one.request.method} {one.request.url}: {one.reason} ({one.told})")
         sockets = [(url, len(said["messages"])) for url, said in snapshot.conversations()]
         for url, count in sockets:
-            click.echo(f"web socket: {url}: {counted(count, 'message')}")
-        sums = [counted(len(captures), "capture"), counted(len(snapshot.views()), "view")]
-        sums += [counted(len(sockets), "web socket")] if sockets else []
+            click.echo(f"web socket: {url}: {pluralize(count, 'message')}")
+        sums = [pluralize(len(captures), "capture"), pluralize(len(snapshot.views()), "view")]
+        sums += [pluralize(len(sockets), "web socket")] if sockets else []
         click.echo(f"{', '.join(sums)}, snapshot {snapshot.id}")
     return 0
 

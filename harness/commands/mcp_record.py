@@ -7,7 +7,7 @@ import click
 from stillweb.harness.commands.options import OUT, OptionFor, read_headers
 from stillweb.harness.commands.program import WithProgram, program_of
 from stillweb.harness.console import say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("mcp-record", cls=WithProgram)
@@ -43,7 +43,7 @@ def command(ctx: click.Context, out: Path, url: str | None, headers: tuple[str, 
         recording, code = record_url(out, url, read_headers(headers), name)
     else:
         recording, code = record(out, program, name)
-    say(f"{out}: {counted(recording.stored, 'call')} recorded")
+    say(f"{out}: {pluralize(recording.stored, 'call')} recorded")
     for left in recording.left:
         say(f"not recorded: {left}")
     if code > 0:

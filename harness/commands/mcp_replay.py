@@ -11,7 +11,7 @@ from stillweb.harness.commands.options import (
     served_options,
 )
 from stillweb.harness.console import say, say_damage
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("mcp-replay")
@@ -45,6 +45,6 @@ def command(
         say_damage(snapshot)
         tape = Tape(snapshot, server, accept=accept, min_confidence=min_confidence)
         serve(tape, transport, port or 0, ready=lambda url: say(f"serving at {url}"))
-        say(f"{counted(tape.calls, 'call')}, {counted(tape.misses, 'miss')}")
+        say(f"{pluralize(tape.calls, 'call')}, {pluralize(tape.misses, 'miss')}")
     if max_misses is not None and tape.misses > max_misses:
         ctx.exit(1)

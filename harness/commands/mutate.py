@@ -9,7 +9,7 @@ import click
 
 from stillweb.harness.commands.options import FILE, OUT, SNAPSHOT
 from stillweb.harness.console import print_json, say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
@@ -101,20 +101,20 @@ def command(
     for one in report.dropped:
         say(f"dropped, as it would show the page as it was: {one}")
     click.echo(
-        f"{out}: mutated:{report.id} changes {counted(len(report.changed), 'answer')} and "
-        f"{counted(len(report.views), 'view')}; {report.copied} copied beside them"
+        f"{out}: mutated:{report.id} changes {pluralize(len(report.changed), 'answer')} and "
+        f"{pluralize(len(report.views), 'view')}; {report.copied} copied beside them"
     )
     if tasks is not None:
         click.echo(
-            f"{out / 'tasks.jsonl'}: the gold of {counted(len(followed), 'task')} follows: {json.dumps(followed)}"
+            f"{out / 'tasks.jsonl'}: the gold of {pluralize(len(followed), 'task')} follows: {json.dumps(followed)}"
         )
 
 
 def _look(snapshot: Snapshot, views: Sequence[View]) -> Mapping[str, Mapping[str, bytes]]:
     from stillweb.proxy.browser.running import run
-    from stillweb.proxy.check.check import look_again
+    from stillweb.proxy.check.check import reread_views
 
-    return run(look_again(snapshot, views))
+    return run(reread_views(snapshot, views))
 
 
 def _spec(name: str | None, change: dict[str, Any]) -> dict[str, Any] | None:

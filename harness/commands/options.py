@@ -154,7 +154,7 @@ def _use(path: str | os.PathLike[str], *, written: bool) -> None:
                 )
 
 
-def brought_here(snapshots: Iterable[Path | str]) -> tuple[Path | str, ...]:
+def local_copies(snapshots: Iterable[Path | str]) -> tuple[Path | str, ...]:
     """Return the snapshots, with a local copy in place of each remote one: an isolated process reaches no store.
 
     Another process makes the copies: a process with the threads of a store's library can't be isolated in place.

@@ -75,7 +75,7 @@ ADVICE = (
 )
 
 
-def drives(method: str, url: str, body: str) -> bool:
+def is_browser_command(method: str, url: str, body: str) -> bool:
     """Return True if a request of an automation library (Selenium, CDP) is for a browser, or its driver, on this machine.
 
     It can't be replayed: its port changes each time, and it starts or controls a real browser. It must bypass the proxy.
@@ -83,7 +83,7 @@ def drives(method: str, url: str, body: str) -> bool:
     return _may(method, url) and (_socket(url) or _has_member(body.encode(), "capabilities"))
 
 
-def drove(out: Path, captures: Iterable[Capture]) -> bool:
+def used_browser(out: Path, captures: Iterable[Capture]) -> bool:
     """Return True if one of the captures is a request to a browser or driver on this machine."""
     from stillweb.snapshots import Snapshot
 

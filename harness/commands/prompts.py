@@ -9,7 +9,7 @@ import click
 
 from stillweb.harness.commands.options import OUT, SNAPSHOT
 from stillweb.harness.console import progress, say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.harness.benchmarks.browsecomp.prompts import Prompt
@@ -97,7 +97,7 @@ def build(
     for line in _told_of_pages(result for result in results if not isinstance(result, Failure)):
         say(line)
     say(
-        f"{out}: {counted(len(results) - len(failed), 'prompt')}, {len(failed)} failed, {len(rows.problems)} unreadable"
+        f"{out}: {pluralize(len(results) - len(failed), 'prompt')}, {len(failed)} failed, {len(rows.problems)} unreadable"
     )
     return 1 if failed or rows.problems else 0
 
@@ -122,4 +122,4 @@ def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
                 kinds["looking wrong"].append(told)
     for kind, pages in kinds.items():
         if pages:
-            yield f"{counted(len(pages), 'page')} {kind} (first: {pages[0]})"
+            yield f"{pluralize(len(pages), 'page')} {kind} (first: {pages[0]})"

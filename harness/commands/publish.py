@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import OUT, PATH, OptionFor
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("publish")
@@ -39,13 +39,13 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
         if opens:
             raise click.UsageError("--open goes with -o")
         made = publish(source, to, replace=replace)
-        click.echo(f"{made.address}: {counted(made.files, 'file')}, {made.sent} of them sent")
+        click.echo(f"{made.address}: {pluralize(made.files, 'file')}, {made.sent} of them sent")
         return
     if out is None or not source.is_dir():
         raise click.UsageError(f"{source}: -o writes a run, a directory")
     if opens:
-        click.echo(f"{out}: {counted(open_published(source, out), 'file')} decrypted; don't publish it")
+        click.echo(f"{out}: {pluralize(open_published(source, out), 'file')} decrypted; don't publish it")
         return
     count, encrypted = write_published(source, out)
     told = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
-    click.echo(f"{out}: {counted(count, 'file')}{told}")
+    click.echo(f"{out}: {pluralize(count, 'file')}{told}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import OUT
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("pull")
@@ -21,4 +21,4 @@ def command(address: str, out: Path) -> None:
     """
     from stillweb.api import pull
 
-    click.echo(f"{out}: {counted(len(pull(address, out)), 'file')}")
+    click.echo(f"{out}: {pluralize(len(pull(address, out)), 'file')}")

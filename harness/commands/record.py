@@ -24,11 +24,11 @@ from stillweb.harness.commands.options import (
     read_headers,
     read_tasks,
 )
-from stillweb.harness.commands.program import ADVICE, WithProgram, drove, only_with_program, program_of
+from stillweb.harness.commands.program import ADVICE, WithProgram, only_with_program, program_of, used_browser
 from stillweb.harness.console import say, say_failures, status_line, table
-from stillweb.snapshots.contents.failures import failed_line
+from stillweb.snapshots.contents.failures import failures_message
 from stillweb.snapshots.errors import GateFailed, UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.api import Recording
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stillweb.proxy.record.recorder import Recorder
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.contents.provenance import Provenance
-    from stillweb.snapshots.operations.late_secrets import Late
+    from stillweb.snapshots.operations.late_secrets import LateSecret
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.writer import Place
 
@@ -305,7 +305,7 @@ def command(
             '(see docs/clients.md, "What a client must be told"; --isolate leaves no way past)'
         )
         code = max(code, 1)
-    if program and drove(out, recorder.captures_of(session)):
+    if program and used_browser(out, recorder.captures_of(session)):
         say(
             "a library told the browser that it drives what to do through the proxy: that is recorded, with all that was "
             f"typed, and no replay can start a browser so. Record it anew, and {ADVICE}"
@@ -315,7 +315,7 @@ def command(
     for line in advice(reason for _, reason in recorder.failures):
         say(line)
     if recorder.unanswered:
-        say(f"{out}: {failed_line(recorder.unanswered)}")
+        say(f"{out}: {failures_message(recorder.unanswered)}")
     say(f"{out}: {recorder.stats.line()}")
     if again and recording.writer.captures:
         _say_changed(out, since)
@@ -344,16 +344,16 @@ def _say_changed(out: Path, since: Place) -> None:
     from stillweb.snapshots import Snapshot
 
     with Snapshot.open(out) as snapshot:
-        changed = answered_otherwise(snapshot, since)
+        changed = changed_captures(snapshot, since)
     if changed:
         say(
-            f"{out}: {counted(len(changed), 'request')} that it held answered otherwise now (first: "
+            f"{out}: {pluralize(len(changed), 'request')} that it held answered otherwise now (first: "
             f"{changed[0].method} {changed[0].url}); both answers are kept, and the earlier comes first. "
             "For the site as it is now, record into another directory"
         )
 
 
-def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
+def changed_captures(snapshot: Snapshot, since: Place) -> list[Capture]:
     """Return the first new capture of each request that has another answer than before.
 
     `since` is the writer's `place` when it was opened. Both answers stay in the snapshot, and a replay may give the
@@ -385,7 +385,7 @@ def answered_otherwise(snapshot: Snapshot, since: Place) -> list[Capture]:
     return list(found.values())
 
 
-def _say_late(out: Path, found: Sequence[Late]) -> None:
+def _say_late(out: Path, found: Sequence[LateSecret]) -> None:
     """Print the records with a secret that was learned after they were written."""
     from stillweb.snapshots.operations import late_secrets
 
@@ -503,8 +503,8 @@ def _browse_on_cluster(
     for line in advice(reason for _, reason in failures):
         say(line)
     if unanswered := sum(result.unanswered for result in results):
-        say(f"{out}: {failed_line(unanswered)}")
-    say(f"{out}: {sum(result.captures for result in results)} captured by {counted(len(results), 'job')}")
+        say(f"{out}: {failures_message(unanswered)}")
+    say(f"{out}: {sum(result.captures for result in results)} captured by {pluralize(len(results), 'job')}")
     return 1 if found or any(result.row["result"] != "captured" for result in results) else 0
 
 
@@ -577,7 +577,7 @@ def _explore(
     failed = 0
     documents: dict[str, None] = {}
     for url in urls:
-        graph = explorer.explore(url, lambda count, newest: show(f"{counted(count, 'view')}: {newest}"))
+        graph = explorer.explore(url, lambda count, newest: show(f"{pluralize(count, 'view')}: {newest}"))
         rows = [[node.address, str(node.depth), node.title] for node in graph.views]
         click.echo(table(["view", "depth", "title"], rows))
         for steps, why in [*graph.failed, *graph.walls]:
@@ -585,7 +585,7 @@ def _explore(
         for line in graph.robots:
             say(line)
         say(
-            f"{url}: {counted(len(graph.views), 'view')}, {counted(len(graph.edges), 'way')} between them; {graph.ended or 'interrupted'}"
+            f"{url}: {pluralize(len(graph.views), 'view')}, {pluralize(len(graph.edges), 'way')} between them; {graph.ended or 'interrupted'}"
         )
         files = [address for address, why in graph.left if why == FILE]
         if pdfs:
@@ -593,7 +593,7 @@ def _explore(
             files = [address for address in files if not _is_pdf(address)]
         if files:
             say(
-                f"{url}: {counted(len(files), 'linked file')} not fetched ({', '.join(files[:MOST_FILES])}"
+                f"{url}: {pluralize(len(files), 'linked file')} not fetched ({', '.join(files[:MOST_FILES])}"
                 f"{', …' if len(files) > MOST_FILES else ''}); 'stillweb record -o {recording.writer.path} URL …' adds them"
             )
         failed += not graph.views
@@ -603,7 +603,7 @@ def _explore(
             if not result.ok:
                 say(f"not fetched: {result.error}")
         fetched = sum(result.ok for result in results)
-        say(f"{fetched} of {counted(len(documents), 'linked PDF')} fetched")
+        say(f"{fetched} of {pluralize(len(documents), 'linked PDF')} fetched")
         failed += len(documents) - fetched
     return 1 if failed else 0
 

@@ -7,7 +7,7 @@ import click
 
 from stillweb.harness.commands.options import FILE, OUT, PATH, SNAPSHOT, FiniteRange, OptionFor
 from stillweb.harness.console import progress, say, say_failures
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("refresh")
@@ -57,6 +57,6 @@ def command(snapshots: tuple[Path | str, ...], out: Path, **options: Any) -> int
     say(f"{out}: {done.stats.line()}")
     if done.others:
         say(
-            f"{counted(done.others, 'request')} with other methods than GET repeated only where a view's steps make them"
+            f"{pluralize(done.others, 'request')} with other methods than GET repeated only where a view's steps make them"
         )
     return 1 if done.failed else 0

@@ -14,8 +14,8 @@ from stillweb.harness.commands.options import (
     SNAPSHOT_TO_BE,
     accept_option,
     at_option,
-    brought_here,
     faults_option,
+    local_copies,
     max_expected_wrong_option,
     min_confidence_option,
     origin_options,
@@ -24,15 +24,15 @@ from stillweb.harness.commands.options import (
 from stillweb.harness.commands.program import (
     ADVICE,
     WithProgram,
-    drives,
+    is_browser_command,
     isolate_program,
     only_with_program,
     program_of,
 )
-from stillweb.harness.console import Until, make_search_ready, say, say_damage
+from stillweb.harness.console import ServerEnd, make_search_ready, say, say_damage
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import SAFE_METHODS
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -128,7 +128,7 @@ def command(
     from stillweb.api import open as open_snapshot
     from stillweb.api import replay as replay_snapshot
     from stillweb.harness.drills import read_faults
-    from stillweb.proxy.net.client_env import direct_hosts, let_in
+    from stillweb.proxy.net.client_env import direct_hosts, ports_to_let_in
     from stillweb.proxy.net.clock import moment_of
     from stillweb.proxy.replay.answering import tune_process
     from stillweb.proxy.replay.faults import read_pace
@@ -150,8 +150,8 @@ def command(
     if isolate:
         from stillweb.proxy.net.isolation import canary
 
-        snapshots = brought_here(snapshots)
-        isolate_program(let_in(past))
+        snapshots = local_copies(snapshots)
+        isolate_program(ports_to_let_in(past))
         proof = canary()
         say(proof.line())
         if proof.escaped:
@@ -163,7 +163,7 @@ def command(
         moment = moment_of(clock, snapshot) if clock is not None else None
         if options["synthetic_search"]:
             make_search_ready(snapshot)
-        until = Until()
+        until = ServerEnd()
         programs: list[Popen[bytes]] = []
 
         def stop() -> None:
@@ -211,12 +211,12 @@ def command(
         )
     if failed:
         say(
-            f"{counted(len(failed), 'request')} failed as while recording, which {'is' if len(failed) == 1 else 'are'} no "
+            f"{pluralize(len(failed), 'request')} failed as while recording, which {'is' if len(failed) == 1 else 'are'} no "
             f"miss; first: {failed[0]['method']} {failed[0]['url']} ({failed[0]['verdict'].partition(':')[2]})"
         )
     if misses:
         say(
-            f"{counted(len(misses), 'request')} {'was' if len(misses) == 1 else 'were'} not in the snapshot; first: "
+            f"{pluralize(len(misses), 'request')} {'was' if len(misses) == 1 else 'were'} not in the snapshot; first: "
             f"{misses[0]['method']} {misses[0]['url']}"
             f"{'; --ledger FILE lists them with what came nearest' if ledger is None else ''}"
         )
@@ -229,17 +229,17 @@ def command(
             say(f"{record_misses} has what was asked live: stillweb replay {layers}")
             if unknown := _writes_before_live(book):
                 say(
-                    f"{counted(len(unknown), 'request')} asked live after {unknown[0]['method']} {unknown[0]['url']}, which "
+                    f"{pluralize(len(unknown), 'request')} asked live after {unknown[0]['method']} {unknown[0]['url']}, which "
                     "the snapshot answered and the server never got: the live answers may be those of another state (no "
                     "login, an empty cart). Record the program anew instead: stillweb record -o DIR -- PROGRAM"
                 )
         elif stop_at_miss:
             say("stopped at the first miss")
-    if any(drives(m["method"], m["url"], m.get("body", "")) for m in misses):
+    if any(is_browser_command(m["method"], m["url"], m.get("body", "")) for m in misses):
         say(f"a library asked the proxy for the browser that it drives; {ADVICE}")
     if doubts.expected_wrong:
         say(
-            f"{counted(doubts.presumed, 'answer')} presumed, of {counted(doubts.requests, 'request')}; "
+            f"{pluralize(doubts.presumed, 'answer')} presumed, of {pluralize(doubts.requests, 'request')}; "
             f"expected number of wrong answers: {doubts.expected_wrong:.2f}"
         )
     if max_expected_wrong is not None and doubts.expected_wrong > max_expected_wrong:

@@ -6,9 +6,9 @@ from urllib.parse import quote
 import click
 
 from stillweb.harness.commands.options import FOLDER, OUT, PATH
-from stillweb.harness.console import Until, say, show_page
+from stillweb.harness.console import ServerEnd, say, show_page
 from stillweb.harness.runs.run_files import RunFiles
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.command("review")
@@ -30,7 +30,7 @@ def command(
     from stillweb.harness.review.reviews import agreement, import_reviews
 
     if reviews is not None:
-        click.echo(f"{counted(import_reviews(run, reviews), 'review')} taken")
+        click.echo(f"{pluralize(import_reviews(run, reviews), 'review')} taken")
     elif agree:
         pairs = agreement(run)
         for pair in pairs:
@@ -51,7 +51,7 @@ def command(
 
         RunFiles(run).manifest()
         site = Site([run])
-        until = Until()
+        until = ServerEnd()
         with until.signals(), ViewServer(site, port=port) as server:
             shown = "" if everything else "&show=wrong"
             url = f"{server.url}run/{quote(next(iter(site.tables)), safe='')}?by=attempt{shown}"

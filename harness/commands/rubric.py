@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import OUT, LocalPath
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @click.group("rubric")
@@ -35,7 +35,7 @@ def compile_(tasks: str, out: Path) -> int:
     if out.is_file() and load_rubrics(str(out)) != rubrics:
         raise click.UsageError(f"{out}: holds other side-cars, perhaps edited ones; name another file")
     save_rubrics(out, rubrics)
-    click.echo(f"{out}: {counted(len(rubrics), 'side-car')}")
+    click.echo(f"{out}: {pluralize(len(rubrics), 'side-car')}")
     return 1 if loaded.problems else 0
 
 
@@ -58,5 +58,5 @@ def lint_(tasks: str, rubrics: str | None, notes: bool) -> int:
     for finding in found:
         click.echo(str(finding))
     findings = [finding for finding in found if finding.level != "note"]
-    click.echo(counted(len(findings), "finding"))
+    click.echo(pluralize(len(findings), "finding"))
     return 1 if findings or loaded.problems else 0

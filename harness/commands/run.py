@@ -17,9 +17,9 @@ from stillweb.harness.commands.options import (
     OptionFor,
     accept_option,
     at_option,
-    brought_here,
     engine_option,
     faults_option,
+    local_copies,
     max_expected_wrong_option,
     min_confidence_option,
     several,
@@ -29,8 +29,8 @@ from stillweb.harness.commands.options import (
 from stillweb.harness.commands.program import isolate_program
 from stillweb.harness.commands.show import show_run
 from stillweb.harness.console import make_search_ready, print_json, say
-from stillweb.snapshots.shapes import shaped
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.shapes import convert
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.api import Run
@@ -228,7 +228,7 @@ def command(
 
     if isolate:
         inside = local_endpoints(agent)
-        snapshots = brought_here(snapshots)
+        snapshots = local_copies(snapshots)
         isolate_program(inside)
     from stillweb.api import run as run_tasks
     from stillweb.harness.agents.attempt import Limits
@@ -303,7 +303,7 @@ def _drill(plain: Run, faulted: Run, as_json: bool) -> None:
         click.echo(f"compare in full: stillweb compare {plain.path} {faulted.path}")
     if failed := len(plain.summary.failed):
         raise GateFailed(
-            f"{plain.path}: {counted(failed, 'attempt')} failed without any fault, which tells nothing of faults; "
+            f"{plain.path}: {pluralize(failed, 'attempt')} failed without any fault, which tells nothing of faults; "
             f"'stillweb report {plain.path}' shows why"
         )
 
@@ -355,7 +355,7 @@ def _prices(path: Path | None, limit: float | None) -> dict[str, dict[str, float
         return {}
     prices = read_yaml(path)
     try:
-        found = shaped(prices, dict[str, dict[Literal["input", "output", "cached"], Price]])
+        found = convert(prices, dict[str, dict[Literal["input", "output", "cached"], Price]])
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
     for model, price in found.items():

@@ -8,7 +8,7 @@ import click
 from stillweb.harness.commands.options import FILE, FOLDER, OUT, PATH, OptionFor
 from stillweb.harness.commands.show import show_summary
 from stillweb.harness.console import progress, say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 MOST = 10  # attempts named in the output
 
@@ -108,7 +108,7 @@ def command(
             say(failed)
         return 1 if done.different else 0
     named = ", ".join((*done.different[:MOST], *["…"] * (len(done.different) > MOST)))
-    of = counted(summary.owed, "attempt")
+    of = pluralize(summary.owed, "attempt")
     say(f"{len(done.different)} of {of} have another score than in {run}{named and f': {named}'}")
     if ask_judge and failed:
         raise GateFailed(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stillweb.harness.console import decimals, print_json, table
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.api import Run
@@ -25,7 +25,7 @@ FEW = 3  # attempts that are listed in any case: the summary keeps to ten lines
 
 def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each: bool = True) -> Summary:
     """Print the scores of `each` attempt, or of a few, the means with their spread, and the certificate ({}: not certified)."""
-    from stillweb.harness.results.summary import left_out, summarise, value_of
+    from stillweb.harness.results.summary import describe_left_out, summarise, value_of
     from stillweb.harness.runs.run_files import RunFiles
 
     scores: dict[tuple[str, int], tuple[str, dict[str, float | None]]] = {}
@@ -78,20 +78,20 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
         click.echo(f"mean of all, of the other metrics: {told}")
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)
     click.echo(
-        f"{counted(summary.owed, 'attempt')}: {statuses}; {counted(summary.tool_calls, 'tool call')}, "
-        f"{counted(summary.misses, 'miss')}"
+        f"{pluralize(summary.owed, 'attempt')}: {statuses}; {pluralize(summary.tool_calls, 'tool call')}, "
+        f"{pluralize(summary.misses, 'miss')}"
         + (
-            f", {counted(summary.failures, 'call')} that failed as while recording"
+            f", {pluralize(summary.failures, 'call')} that failed as while recording"
             if summary.failures
             else ""
         )
     )
     if summary.expected_wrong:
         click.echo(
-            f"{counted(summary.presumed, 'answer')} presumed; "
+            f"{pluralize(summary.presumed, 'answer')} presumed; "
             f"expected number of wrong answers: {summary.expected_wrong:.2f}"
         )
-    for sentence in left_out(files, summary):
+    for sentence in describe_left_out(files, summary):
         click.echo(sentence)
     for name, mean in summary.measured.items():
         click.echo(f"{name} {_number(mean.mean)}, mean of {mean.scored} measured on this machine, in no hash")

@@ -8,7 +8,7 @@ import click
 
 from stillweb.harness.commands.options import OUT, SNAPSHOT, engine_option
 from stillweb.harness.console import print_json, progress, say, table
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.operations.upgrading import TextUpgrade
@@ -108,4 +108,4 @@ def _list(path: Path | str, as_json: bool) -> None:
         [f"{t.extractor}/{t.version}", str(len(t.markdown)), t.address, "; ".join(t.warnings)] for t in texts
     ]
     click.echo(table(["extractor", "characters", "address", "warnings"], rows))
-    click.echo(counted(len(texts), "text"))
+    click.echo(pluralize(len(texts), "text"))

@@ -8,7 +8,7 @@ import click
 
 from stillweb.harness.commands.options import FILE, SNAPSHOT
 from stillweb.harness.console import left_out_notes, print_json, progress, say
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.operations.leaks import Leak
@@ -92,9 +92,9 @@ def _report(snapshot: Path | str, problems: list[Problem], leaks: list[Leak] | N
         click.echo(str(leak))
     if not problems:
         _tell(snapshot)
-    click.echo(f"{snapshot}: {'sound' if not problems else counted(len(problems), 'problem')}")
+    click.echo(f"{snapshot}: {'sound' if not problems else pluralize(len(problems), 'problem')}")
     if leaks is not None and not problems:
-        click.echo(f"{snapshot}: {counted(len(leaks), 'secret') if leaks else 'no secrets'}")
+        click.echo(f"{snapshot}: {pluralize(len(leaks), 'secret') if leaks else 'no secrets'}")
 
 
 def _tell(path: Path | str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stillweb.harness.commands.options import OUT, SNAPSHOT
-from stillweb.harness.console import Until, say, show_page
+from stillweb.harness.console import ServerEnd, say, show_page
 
 
 @click.command("view")
@@ -44,7 +44,7 @@ def command(paths: tuple[Path | str, ...], port: int, show: bool, export: Path |
     from stillweb.harness.view.site import Site
 
     site = Site(runs, snapshots)
-    until = Until()
+    until = ServerEnd()
     with until.signals(), ViewServer(site, port=port) as server:
         click.echo(server.url)
         say("Ctrl-C ends it")

@@ -30,7 +30,7 @@ from stillweb.harness.scoring import FAULTS, INFOS, MEASURED, Score, scale_of
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, canonical, digest, read_trace
 from stillweb.snapshots.errors import StillwebError, UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.harness.drills import Drill
@@ -196,7 +196,7 @@ def main_metric(outcomes: Iterable[Outcome]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MetricGroup:
     """Tasks of one run, or of two, that are ranked by one metric on one scale; `name` is unique."""
 
     name: str
@@ -205,14 +205,14 @@ class Part:
     b: tuple[Outcome, ...]
 
 
-def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None = None) -> list[Part]:
+def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None = None) -> list[MetricGroup]:
     """Split the runs by the metric that ranks each task of the first; with `metric`, return them as one part.
 
     Tasks without a metric go into the first part, where they are left out by name. Raise UsageError if
     nothing was scored.
     """
     if metric is not None:
-        return [Part(metric, metric, tuple(a), tuple(b))]
+        return [MetricGroup(metric, metric, tuple(a), tuple(b))]
     ranks: dict[str, tuple[str, float, str]] = {}
     for outcome in a:
         if outcome.metrics:
@@ -224,7 +224,7 @@ def parts_of(a: Sequence[Outcome], b: Sequence[Outcome] = (), metric: str | None
             ranks.setdefault(outcome.task_id, by_own[outcome.own])
     names = [name for name, _, _ in kinds]
     return [
-        Part(
+        MetricGroup(
             kind[0] if names.count(kind[0]) == 1 else f"{kind[0]} of {kind[2] or f'{kind[1]:g}'}",
             kind[0],
             tuple(o for o in a if ranks.get(o.task_id, kinds[0]) == kind),
@@ -388,7 +388,7 @@ def _by_task(
         judged = [o for o in group if no_evidence(o, metric) != UNJUDGED]
         lost = sorted(why for o in judged or group if (why := no_evidence(o, metric)))
         if lost:
-            out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {counted(len(group), 'attempt')})"
+            out[task_id] = f"{lost[0]} ({lost.count(lost[0])} of {pluralize(len(group), 'attempt')})"
         elif not {group[0].base, f"scorer {group[0].own}"} & known or any(
             o.metrics and metric not in o.metrics for o in group
         ):
@@ -404,7 +404,7 @@ def _by_task(
                 total / len(judged),
                 tuple(o.trace for o in sorted(judged, key=lambda o: o.attempt)),
                 total / len(group),
-                f"{failed} of {counted(len(group), 'attempt')}" if failed else "",
+                f"{failed} of {pluralize(len(group), 'attempt')}" if failed else "",
             )
     return values, out
 
@@ -429,7 +429,7 @@ def _compared(metric: str, pairs: list[Pair], out: dict[str, str], seed: int) ->
     if not pairs:
         task_id, reason = next(iter(sorted(out.items())), ("", "no tasks"))
         remedy = f"; {ALIKE}" if reason.startswith(SCORED_BY) else ""
-        where = f"{counted(len(out), 'task')} left out, {task_id} among them: " if out else ""
+        where = f"{pluralize(len(out), 'task')} left out, {task_id} among them: " if out else ""
         raise UsageError(f"nothing to compare by {metric!r}: {where}{reason}{remedy}")
     pairs.sort(key=lambda pair: pair.task_id)
     clusters: dict[str, list[float]] = defaultdict(list)
@@ -508,7 +508,7 @@ def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
+def changed_questions(a: Path, b: Path) -> tuple[str, ...]:
     """Return a message if tasks of both runs have another question or start URL in the second, else ()."""
     from stillweb.harness.runs.run_files import RunFiles
 
@@ -521,7 +521,7 @@ def asked_otherwise(a: Path, b: Path) -> tuple[str, ...]:
     if not found:
         return ()
     more = f" (the first: {found[0]})" if found[1:] else f" ({found[0]})"
-    return (f"B asks {counted(len(found), 'task')} in other words or from another start URL{more}",)
+    return (f"B asks {pluralize(len(found), 'task')} in other words or from another start URL{more}",)
 
 
 def differences(a: Path, b: Path) -> dict[str, list[str]]:
@@ -539,7 +539,7 @@ def differences(a: Path, b: Path) -> dict[str, list[str]]:
 _Event = dict[str, Any]
 
 
-def apart(comparison: Comparison, pair: Pair) -> str:
+def best_and_worst(comparison: Comparison, pair: Pair) -> str:
     """Return a line on the best attempt of the first run at a task and the worst of the second."""
 
     def rank(trace: Trace) -> float:
@@ -579,7 +579,7 @@ def _told(call: _Event | None) -> str:
     return f"{call['tool']} {one_line(canonical(call['arguments']).decode(), 120)}{missed}"
 
 
-def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Outcome]) -> list[str]:
+def other_metrics_worse(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Outcome]) -> list[str]:
     """Return a message for each other metric by which tasks fell that are not worse by the compared one.
 
     An answer that is not entirely right in either run has the same `em` of 0, even if less of it is right
@@ -597,7 +597,7 @@ def worse_by_others(comparison: Comparison, a: Sequence[Outcome], b: Sequence[Ou
         if fell:
             first = f"{fell[0]} {decimals(before[fell[0]], 3)} to {decimals(after[fell[0]], 3)}"
             told.append(
-                f"not worse by {comparison.metric}, but by {name}: {counted(len(fell), 'task')} "
+                f"not worse by {comparison.metric}, but by {name}: {pluralize(len(fell), 'task')} "
                 f"({'the first: ' if fell[1:] else ''}{first}; --metric {name} compares by it)"
             )
     return told
@@ -699,13 +699,13 @@ class RunComparison:
             yield f"repeats differ: {task_id}: {shown}"
         if self.repeated:
             yield (
-                f"repeats: {counted(self.repeated, 'task')} attempted again, "
+                f"repeats: {pluralize(self.repeated, 'task')} attempted again, "
                 f"{len(self.flips)} with differing scores"
             )
         for cluster in self.errors_by_base:
             how = ", ".join(f"{count} {status}" for status, count in cluster.statuses.items())
             yield (
-                f"errors: {cluster.base}: {cluster.wrong} of {counted(cluster.attempts, 'attempt')} ({how})"
+                f"errors: {cluster.base}: {cluster.wrong} of {pluralize(cluster.attempts, 'attempt')} ({how})"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -749,7 +749,7 @@ def compare_runs(
             found.append(replace(one, metric=part.name))
         except UsageError as error:
             reasons.append(error)
-    remarks = (*parts_of_sets(a, b), *(asked_otherwise(a, b) if b is not None else ()))
+    remarks = (*parts_of_sets(a, b), *(changed_questions(a, b) if b is not None else ()))
     if b is not None:
         if reasons and (whole or not found):
             raise reasons[0]
@@ -761,7 +761,7 @@ def compare_runs(
             tuple(map(str, reasons)),
             differences(a, b),
             (*remarks, *missing),
-            tuple(tuple(worse_by_others(one, first, second)) for one in found),
+            tuple(tuple(other_metrics_worse(one, first, second)) for one in found),
             drill=drill,
         )
     repeated = len({o.task_id for o in first if o.attempt > 1 and o.status != "unfinished"})
@@ -799,7 +799,7 @@ def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:
         yield table(["worse", *sides, "change", f"trace of {sides[1]}"], rows)
     if sides == ("A", "B"):  # two forms of a task differ in question and answer anyway
         for pair in comparison.worse[:MOST_TOLD]:
-            yield apart(comparison, pair)
+            yield best_and_worst(comparison, pair)
     interval = comparison.no_interval
     if comparison.interval:
         low, high = comparison.interval
@@ -807,8 +807,8 @@ def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:
     yield (
         f"{comparison.metric}: {decimals(comparison.mean_a, 4)} to {decimals(comparison.mean_b, 4)}, difference "
         f"{decimals(comparison.difference, 4, '+')} ({interval}), p {decimals(comparison.p, 4)} "
-        f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {counted(len(comparison.pairs), 'task')} in "
-        f"{counted(comparison.clusters, 'cluster')}, {len(comparison.worse)} worse, {len(comparison.better)} better"
+        f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {pluralize(len(comparison.pairs), 'task')} in "
+        f"{pluralize(comparison.clusters, 'cluster')}, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )
     for line in comparison.told_left_out:
         yield f"left out of {comparison.metric}: {line}"

@@ -9,7 +9,7 @@ from functools import partial
 from stillweb.harness.compare.compare import ONLY_FIRST, ONLY_THERE, SCORED_BY, Comparison
 from stillweb.harness.compare.statistics import LEAST_CLUSTERS
 from stillweb.snapshots.errors import GateFailed, UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 _GATE = re.compile(r"\s*([a-z_]+)\s*(<=|>=|<|>)\s*(-?[0-9.]+)\s*")
 
@@ -111,7 +111,7 @@ def _unjudged(comparison: Comparison, tripped: Callable[[Comparison], str | None
     worst = comparison.at_worst
     if worst is None or not tripped(worst):
         return None
-    tasks = counted(len({*worst.pairs} - {*comparison.pairs}), "task")
+    tasks = pluralize(len({*worst.pairs} - {*comparison.pairs}), "task")
     return f"can't be told while a judge said of {tasks} in the second run what can't be read, which --retry-failed asks again"
 
 
@@ -128,7 +128,7 @@ def _worse(comparison: Comparison) -> str | None:
     if comparison.clusters >= LEAST_CLUSTERS:  # if all n clusters got worse, p is 2/2**n
         return None
     return (
-        f"difference {comparison.difference:.4g} over {counted(comparison.clusters, 'cluster')}, too few to tell it from "
+        f"difference {comparison.difference:.4g} over {pluralize(comparison.clusters, 'cluster')}, too few to tell it from "
         f"chance ({LEAST_CLUSTERS} could); gate on difference or worse instead"
     )
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import comb, fsum, lcm
 from random import Random
 
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 RESAMPLES = 10_000
 # Least number of clusters for a 95 % interval. The range of n values holds their median with probability
@@ -42,7 +42,7 @@ def permutation_test(
     far = sum(ways for total, ways in counts.items() if abs(total) >= observed)
     return float(
         Fraction(far, 2 ** len(values))
-    ), f"exact permutation test, {counted(len(values), 'cluster')} that changed"
+    ), f"exact permutation test, {pluralize(len(values), 'cluster')} that changed"
 
 
 def exact(value: float) -> Fraction:
@@ -58,7 +58,7 @@ def _sampled(values: list[float], seed: int, resamples: int) -> tuple[float, str
         abs(fsum(value if random.random() < 0.5 else -value for value in values)) >= least
         for _ in range(resamples)
     )
-    said = f"permutation test, {resamples} flips sampled with seed {seed}, {counted(len(values), 'cluster')} that changed"
+    said = f"permutation test, {resamples} flips sampled with seed {seed}, {pluralize(len(values), 'cluster')} that changed"
     return (far + 1) / (resamples + 1), said
 
 

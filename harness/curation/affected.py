@@ -11,7 +11,7 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.identity.keys import canonical_url
-from stillweb.snapshots.operations.diff import Affected
+from stillweb.snapshots.operations.diff import AffectedTask
 
 if TYPE_CHECKING:
     from stillweb.snapshots.operations.diff import Diff
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST = 5  # reasons named per task
 
 
-def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) -> list[Affected]:
+def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) -> list[AffectedTask]:
     """Return the tasks that name a changed page, or a page with a view that loaded something changed.
 
     Views of either snapshot count. A task that visits pages it doesn't name can be affected without being
@@ -39,11 +39,11 @@ def affected_tasks(tasks: Iterable[Task], found: Diff, views: Iterable[View]) ->
             pages |= {_place(url), _page(url)} | loaded.get(_place(url), set())
         reasons = list(dict.fromkeys(reason for address, reason in listed if address in pages))
         if reasons:
-            out.append(Affected(task.id, _some(reasons)))
+            out.append(AffectedTask(task.id, _some(reasons)))
     return out
 
 
-def affected_by_run(path: Path, found: Diff) -> list[Affected]:
+def affected_by_run(path: Path, found: Diff) -> list[AffectedTask]:
     """Return the tasks of a run over the first snapshot whose traces use a changed capture, view or text.
 
     Raise UsageError for a run over another snapshot, where offsets differ. Rules and profile are not
@@ -68,7 +68,7 @@ def affected_by_run(path: Path, found: Diff) -> list[Affected]:
                 here.append("a search over the frozen texts, of which some changed")
             if str(event["verdict"]).partition(":")[0] in ("rendered", "failed", "miss"):
                 here += [by_address[a] for a in map(_place, filter(None, (view, address))) if a in by_address]
-    return [Affected(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]
+    return [AffectedTask(name, _some(list(dict.fromkeys(why)))) for name, why in reasons.items() if why]
 
 
 def _reasons(found: Diff) -> Iterator[tuple[str, str]]:

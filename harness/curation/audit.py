@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.harness.rubric.normalise import as_decimal, decimal_text
 from stillweb.harness.rubric.sidecar import Rubric
-from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, normalise_text, written_out
+from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, normalise_text, write_out_powers
 from stillweb.harness.rubric.spellings import MONTHS, spellings
 from stillweb.harness.rubric.tables import parse_reference
 from stillweb.harness.scoring import TEXTUAL, Context
@@ -56,7 +56,7 @@ class TextIndex:
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         """Build the index from (address, text) pairs."""
-        self._texts = [(address, _loose(written_out(text))) for address, text in texts]
+        self._texts = [(address, _loose(write_out_powers(text))) for address, text in texts]
         self._by_word: defaultdict[str, set[int]] = defaultdict(set)
         for number, (_, text) in enumerate(self._texts):
             for word in set(_WORD.findall(text)):

@@ -14,7 +14,7 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.snapshot import Hit, Snapshot
 from stillweb.snapshots.text import html_text
-from stillweb.snapshots.text.text import READ, unpacked
+from stillweb.snapshots.text.text import READ, unpack_body
 from stillweb.snapshots.view import id_in
 
 _PAGES = ("text/html", "application/xhtml+xml")
@@ -245,7 +245,7 @@ def _wall(store: Any, capture: Capture, ended: str) -> list[str]:
     if capture.mime not in _PAGES or capture.status >= 400:
         return []
     response = store.snapshot.read_start(capture, READ + 1)
-    html = charsets.decode(unpacked(response)[0], response.header("content-type")).text
+    html = charsets.decode(unpack_body(response)[0], response.header("content-type")).text
     tree = html_text.parse(html)
     found = examine(capture.status, html_text.markdown(tree) if tree is not None else "", html)
     if found is None or found.kind not in _WALLS:

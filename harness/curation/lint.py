@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stillweb.harness.rubric.rules import compile_rubric, decides
+from stillweb.harness.rubric.rules import compile_rubric, may_decide_score
 from stillweb.harness.rubric.sidecar import Rubric
 from stillweb.harness.rubric.tables import parse_reference
 from stillweb.harness.scoring import Context
 from stillweb.harness.scoring.table import normalise_rows, score_table
 from stillweb.harness.task import Task
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) 
             base, "order undefined", "warning", "the rubric doesn't say whether order counts; supposed: yes"
         )
     for sentence in rubric.unread:
-        if decides(sentence):
+        if may_decide_score(sentence):
             message = f"{sentence!r} may decide a score, and no rule reads it; say it in the side-car"
             yield Finding(base, "unread rule", "warning", message)
         else:
@@ -115,7 +115,7 @@ def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
             base,
             "cardinality",
             "warning",
-            f"{task.id}: {counted(said, 'row')} announced, {len(rows)} in the reference",
+            f"{task.id}: {pluralize(said, 'row')} announced, {len(rows)} in the reference",
         )
     own = score_table(task, text, Context(rubrics={task.base or task.id: rubric})).metrics["em"]
     if own != 1.0:

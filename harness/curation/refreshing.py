@@ -59,7 +59,7 @@ class BusyAnswers:
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class RefreshResult:
     """Outcome of a refresh.
 
     `forbidden` are the URLs that robots.txt forbids, `failed` (URL, reason) of each page that was not recorded,
@@ -84,7 +84,7 @@ def refresh(
     private: bool,
     obey_robots: bool,
     progress: Callable[[int, int], None],
-) -> Refreshed:
+) -> RefreshResult:
     """Record a snapshot's views and pages again into the new directory `out`; see `stillweb.refresh`."""
     from stillweb.proxy.browser.browser import complete, new_profile
     from stillweb.proxy.browser.steps import Flow
@@ -119,7 +119,7 @@ def refresh(
         )  # fmt: skip
     why = f"its steps hold a secret, of which only the pseudonym is known: `stillweb record -o {out} --steps FILE` adds it"
     failed += [(view.address, why) for view in closed]
-    return Refreshed(forbidden, failed, list(recorder.failures), recorder.stats, others)
+    return RefreshResult(forbidden, failed, list(recorder.failures), recorder.stats, others)
 
 
 def _alone(snapshot: Snapshot) -> Iterator[dict[str, Any]]:

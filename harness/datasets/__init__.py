@@ -20,7 +20,7 @@ from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.datasets.records import Record, RecordError, folders_not_read, read_records
 from stillweb.harness.task import Problem, Task, TaskSet
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 __all__ = ["KINDS", "load_tasks"]
 
@@ -64,9 +64,9 @@ def load_tasks(source: str | Path, *, kind: str | None = None, split: str | None
     if not problems and not tasks:
         raise UsageError(f"{source}: holds no tasks")
     if not tasks:
-        raise DamagedInput(f"{problems[0]} ({counted(len(problems), 'record')}, none could be read)")
+        raise DamagedInput(f"{problems[0]} ({pluralize(len(problems), 'record')}, none could be read)")
     notices = [
-        Problem(file, 0, name, f"unknown field, read by nothing ({counted(count, 'record')})")
+        Problem(file, 0, name, f"unknown field, read by nothing ({pluralize(count, 'record')})")
         for (file, name), count in sorted(unread.items())
     ]
     if split is None and not str(source).startswith("hub:") and Path(source).is_dir():

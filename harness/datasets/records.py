@@ -16,7 +16,7 @@ from stillweb.harness.task import Problem
 from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.extras import require
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 class RecordError(Exception):
@@ -288,7 +288,7 @@ def read_csv(path: Path, text: str) -> Iterator[tuple[dict[str, Any], int] | Pro
             continue
         if len(row) > len(names) and any(cell.strip() for cell in row[len(names) :]):
             yield Problem(
-                str(path), begin, "", f"has {counted(len(row), 'cell')}, and the first row {len(names)}"
+                str(path), begin, "", f"has {pluralize(len(row), 'cell')}, and the first row {len(names)}"
             )
             continue
         if unnamed := next(

@@ -23,7 +23,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 
 from stillweb.harness.demo.origin import DESK_HOST
-from stillweb.harness.servers.guarded import Guarded, configured
+from stillweb.harness.servers.guarded import RequestGuard, server_config
 
 HERE = Path(__file__).parent
 PAGE_SIZE = 10
@@ -139,8 +139,8 @@ app = Starlette(
 @click.option("--key", type=click.Path(exists=True))
 def main(port: int, certificate: str | None, key: str | None) -> None:
     """Serve the site on loopback until stopped."""
-    config = configured(
-        Guarded(app, names=(DESK_HOST,), pages=False),
+    config = server_config(
+        RequestGuard(app, names=(DESK_HOST,), pages=False),
         host="127.0.0.1",
         port=port,
         level="warning",

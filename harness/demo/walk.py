@@ -15,7 +15,7 @@ import click
 from stillweb.harness.console import progress, say, status_line
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.extras import check_installed
-from stillweb.snapshots.words import counted, sized
+from stillweb.snapshots.words import pluralize, sized
 
 HERE = Path(__file__).parent
 CONTRACTS = ("playwright-mcp", "mcp-fetch", "serper-mcp", "pdf-reader")
@@ -87,7 +87,7 @@ def _record(site: Path, work: Path) -> None:
     gated = sum("#view=" in address for result in results for address in result.views)
     documents = sum(len(result.documents) for result in results)
     say(
-        f"   {counted(writer.captures, 'capture')}, {counted(views, 'view')} ({gated} behind a filter, facet, tab or page), {counted(documents, 'PDF')}"
+        f"   {pluralize(writer.captures, 'capture')}, {pluralize(views, 'view')} ({gated} behind a filter, facet, tab or page), {pluralize(documents, 'PDF')}"
     )
 
 

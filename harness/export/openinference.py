@@ -18,7 +18,7 @@ from stillweb.harness.export import finished, start_of, write
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import Event, Trace, read_trace
 from stillweb.snapshots.errors import StillwebError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
@@ -103,7 +103,7 @@ class SendingDisplay:
             self._lost.append(f"no answer within {FLUSH:.0f} seconds")
         if self._lost:
             self._say(
-                f"{self._url}: {counted(self._sent, 'attempt')} sent, not all: {self._lost[0]}. "
+                f"{self._url}: {pluralize(self._sent, 'attempt')} sent, not all: {self._lost[0]}. "
                 f"All are in: stillweb report {self._files.path} --format openinference"
             )
 

@@ -21,15 +21,15 @@ from stillweb.harness.export.published import encrypt
 from stillweb.harness.export.published import publish as write_published
 from stillweb.harness.runs.run_files import ENCRYPTED, RunFiles, snapshots_now
 from stillweb.snapshots._os.atomic_write import atomic_folder
-from stillweb.snapshots._os.random_access import BytesPlace, Place, chunks
+from stillweb.snapshots._os.random_access import ByteSource, MemorySource, chunks
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.opening import PUBLISHED
 from stillweb.snapshots.operations import late_secrets
-from stillweb.snapshots.remote import BLOCK, CARD, RemoteFile, RemotePlace, Store, is_remote, open_store
+from stillweb.snapshots.remote import BLOCK, CARD, RemoteFile, RemoteSource, Store, is_remote, open_store
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.warc.appending import full_disk
 from stillweb.snapshots.warc.container import LARGEST_MEMBER, PACKAGE
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 _SHA256 = re.compile("sha256:[0-9a-f]{64}")
 
@@ -98,7 +98,7 @@ def pull(address: str, out: Path) -> list[str]:
         raise UsageError(f"{out}: is not empty. Name another directory with -o.")
     files = open_store(address).files()
     value = _list(files, address)
-    wanted: dict[str, tuple[Place, str]] = {}
+    wanted: dict[str, tuple[ByteSource, str]] = {}
     if value is None:
         sealed = [name for name in files if name.endswith(".wacz") or not name]
         if len(sealed) != 1:
@@ -108,15 +108,15 @@ def pull(address: str, out: Path) -> list[str]:
         name = sealed[0].rpartition("/")[2] or address.rstrip("/").rpartition("/")[2]
         if not _is_name(name):
             raise DamagedInput(f"{address}: {name!r:.80} is no name that a file can have here")
-        wanted[name] = (RemotePlace(files[sealed[0]], name=f"{address}/{name}"), files[sealed[0]].sha256)
+        wanted[name] = (RemoteSource(files[sealed[0]], name=f"{address}/{name}"), files[sealed[0]].sha256)
     else:
         for resource in value["resources"]:
             name, path = str(resource["name"]), str(resource["path"])
             if path not in files:
                 raise DamagedInput(f"{address}: {path} is listed and not there. It was not published whole.")
-            place = RemotePlace(files[path], str(resource["blocks"]).split(), f"{address}/{path}")
+            place = RemoteSource(files[path], str(resource["blocks"]).split(), f"{address}/{path}")
             wanted[name] = (place, str(resource["hash"]).removeprefix("sha256:"))
-        wanted[PACKAGE] = (BytesPlace(_written(value)), "")
+        wanted[PACKAGE] = (MemorySource(_written(value)), "")
     with atomic_folder(out) as folder:
         for name, (source, expected) in wanted.items():
             target = folder / name
@@ -151,7 +151,7 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
     """Return the datapackage.json of a publication; None if there is none. Raises DamagedInput."""
     if PACKAGE not in files:
         return None
-    place = RemotePlace(files[PACKAGE], name=f"{address}/{PACKAGE}")
+    place = RemoteSource(files[PACKAGE], name=f"{address}/{PACKAGE}")
     if place.size > LARGEST_MEMBER:
         raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: it has {place.size} bytes")
     try:
@@ -258,7 +258,7 @@ def _card(
     attempts = certificate.get("attempts") or {}
     if attempts:
         tasks = len({one.rpartition("/")[0] for one in attempts})
-        lines.append(f"- {counted(tasks, 'task')}, {counted(len(attempts), 'attempt')}")
+        lines.append(f"- {pluralize(tasks, 'task')}, {pluralize(len(attempts), 'attempt')}")
     if models := certificate.get("models"):
         lines.append(f"- models: {', '.join(models)}")
     lines += [f"- {told}: `{certificate[told]}`" for told in ("tasks", "rubrics") if certificate.get(told)]

@@ -26,7 +26,7 @@ from urllib.parse import quote
 import httpx
 
 from stillweb.harness.models.sse import chat_of, read_stream, response_of, text_of, thoughts_of
-from stillweb.harness.models.tape import ModelError, Taking, Tape
+from stillweb.harness.models.tape import CallInProgress, ModelError, Tape
 from stillweb.harness.models.transport import SESSION_HEADER, Retry, TapeTransport
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.secrets.redact import mask_value
@@ -148,7 +148,7 @@ class ModelClient:
 
     def is_answer(self, asked: bytes, body: bytes) -> bool:
         try:
-            with readable(body):
+            with check_reply(body):
                 self.read_answer(asked, body)
         except ModelError:
             return False
@@ -165,7 +165,7 @@ class ModelClient:
             value = json.loads(body)
             _response_reply(value) if "output" in value else _chat_reply(value)
 
-    def begin(self, session: str) -> Taking:
+    def begin(self, session: str) -> CallInProgress:
         """Return a call that begins now; the caller makes it in `followed` and then takes or drops it."""
         return self._tape.begin(session)
 
@@ -192,7 +192,7 @@ class ModelClient:
         begin = time.perf_counter()
         create: Any = self._sdk.chat.completions.create
         result = await self._ask(create, session, body)
-        with readable(result):
+        with check_reply(result):
             streamed = body.get("stream")
             completion = chat_of([_dumped(chunk) async for chunk in result]) if streamed else _dumped(result)
             reply = _chat_reply(completion, sum(len(m.get("tool_calls") or ()) for m in body["messages"]))
@@ -203,7 +203,7 @@ class ModelClient:
         begin = time.perf_counter()
         create: Any = self._sdk.responses.create
         result = await self._ask(create, session, body)
-        with readable(result):
+        with check_reply(result):
             streamed = body.get("stream")
             response = (
                 response_of([_dumped(event) async for event in result]) if streamed else _dumped(result)
@@ -280,7 +280,7 @@ def _encodable(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @contextlib.contextmanager
-def readable(result: Any) -> Iterator[None]:
+def check_reply(result: Any) -> Iterator[None]:
     """Raise ModelError for an answer that doesn't have the API's form: endpoints are foreign code."""
     try:
         yield

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import httpx
 
-from stillweb.harness.models.client import ModelClient, Reply, SdkErrors, ToolRequest, Usage, readable
+from stillweb.harness.models.client import ModelClient, Reply, SdkErrors, ToolRequest, Usage, check_reply
 from stillweb.harness.models.sse import read_stream
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.models.transport import SESSION_HEADER
@@ -56,7 +56,7 @@ class AnthropicClient(ModelClient):
         """Make one call. Raise ModelError or TapeMiss if there is no answer."""
         begin = time.perf_counter()
         result = await self._ask(self._sdk.messages.create, session, body)
-        with readable(result):
+        with check_reply(result):
             if body.get("stream"):
                 message = message_of([_dumped(event) async for event in result])
             else:
@@ -108,7 +108,7 @@ class GeminiClient(ModelClient):
             raise ModelError(f"gemini: status {error.code}: {str(error.message)[:500]}") from error
         except (httpx.HTTPError, ValueError) as error:
             raise ModelError(f"gemini: {type(error).__name__}: {error}") from error
-        with readable(answer):
+        with check_reply(answer):
             reply = _candidate_reply(answer)
         return self._finish(body, reply, begin)
 

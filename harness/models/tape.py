@@ -36,7 +36,7 @@ from stillweb.harness.models.tape_order import Turn, Turns
 from stillweb.harness.trace import canonical
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import StillwebError, UsageError
-from stillweb.snapshots.words import counted, whole_number
+from stillweb.snapshots.words import pluralize, whole_number
 
 Mode = Literal["record", "replay", "auto", "none"]
 MODES: tuple[Mode, ...] = ("record", "replay", "auto", "none")
@@ -82,7 +82,7 @@ class Ticket:
 
 
 @dataclass(slots=True, eq=False)
-class Taking:
+class CallInProgress:
     """Call of an attempt, from its check against the limits until the agent has its answer.
 
     `begin` is its number on the tape; 0 leaves that to the tape. `answer` came as number `end`; one that the agent never
@@ -92,10 +92,10 @@ class Taking:
     tape: Tape | None = None
     begin: int = 0
     ticket: Ticket | None = None
-    answer: Answer | None = None
+    answer: EndpointResponse | None = None
     end: int = 0
 
-    def answered(self, ticket: Ticket, answer: Answer | None) -> None:
+    def answered(self, ticket: Ticket, answer: EndpointResponse | None) -> None:
         """Note the answer that is on its way to the agent; None for one that is not to be kept."""
         self.ticket, self.answer = ticket, answer
         if self.tape is not None and answer is not None:
@@ -124,10 +124,10 @@ class Taking:
             self.tape.done(self.ticket)
 
 
-_taking: ContextVar[Taking | None] = ContextVar("taking", default=None)
+_taking: ContextVar[CallInProgress | None] = ContextVar("taking", default=None)
 
 
-def taking_now() -> Taking | None:
+def call_in_progress() -> CallInProgress | None:
     """Return the attempt's call under way, or None for a call of nobody's attempt."""
     return _taking.get()
 
@@ -249,15 +249,15 @@ class Tape:
     def _key(self, call: Call) -> str:
         return call.key_anywhere if self._anywhere else call.key
 
-    def begin(self, name: str) -> Taking:
+    def begin(self, name: str) -> CallInProgress:
         """Return a call of an attempt that begins now, before all that its agent hears from here on."""
         with self._lock:
             sealed = self.path is not None and self.path.suffix == ".wacz"
             if self.mode not in ("record", "auto") or sealed:
-                return Taking(self)
+                return CallInProgress(self)
             if self.mode == "record" or name not in self._sessions:
                 self._begin(name)
-            return Taking(self, self._sessions[name].tick())
+            return CallInProgress(self, self._sessions[name].tick())
 
     def make(self, call: Call, begin: int = 0) -> Ticket:
         """Begin a call, under the number `begin` if it has one; ask for its answer next.
@@ -283,7 +283,7 @@ class Tape:
             session.under_way.add(ticket)
             return ticket
 
-    async def answer(self, ticket: Ticket) -> Answer | None:
+    async def answer(self, ticket: Ticket) -> EndpointResponse | None:
         """Wait for the recorded answer's turn and return it, or None if the endpoint must be asked.
 
         Raise ModelError if the endpoint failed, TapeMiss if the agent gave up this call in the first run and
@@ -322,7 +322,7 @@ class Tape:
         calls = sorted((one for one in session.calls if one.answered), key=lambda one: one.turn.begin)[:most]
         if len(calls) < most:
             raise UsageError(
-                f"{self.path}: only {counted(len(calls), 'call')} of {name!r} on the tape, not {most}"
+                f"{self.path}: only {pluralize(len(calls), 'call')} of {name!r} on the tape, not {most}"
             )
         if any(one.turn.end > other.turn.begin for one, other in pairwise(calls)):
             raise UsageError(
@@ -375,7 +375,7 @@ class Tape:
             session = self._sessions.get(name)
             return session.tick() if session and self.mode in ("record", "auto") else 0
 
-    def keep(self, ticket: Ticket, answer: Answer, end: int = 0) -> None:
+    def keep(self, ticket: Ticket, answer: EndpointResponse, end: int = 0) -> None:
         """Write a call and its answer to disk; the answer came as number `end`, or comes now.
 
         Ignore an answer that comes after its session's end.
@@ -390,7 +390,9 @@ class Tape:
         """Write that a call had no answer: GIVEN_UP, or FAILED with the error message."""
         if ticket.taped is None:
             told = {"seconds": round(time.monotonic() - ticket.since, 3), "error": error}
-            self.keep(ticket, Answer(status, (("content-type", UNANSWERED),), json.dumps(told).encode()))
+            self.keep(
+                ticket, EndpointResponse(status, (("content-type", UNANSWERED),), json.dumps(told).encode())
+            )
 
     def done(self, ticket: Ticket) -> None:
         """Mark the call as ended: its caller waits no longer."""
@@ -422,7 +424,7 @@ class Tape:
         if session := self._sessions.get(name):
             await session.turns.rest()
 
-    def _write(self, call: Call, answer: Answer, begin: int, end: int) -> None:
+    def _write(self, call: Call, answer: EndpointResponse, begin: int, end: int) -> None:
         from stillweb.snapshots.capture import Exchange
         from stillweb.snapshots.request import Request
 
@@ -450,18 +452,18 @@ class Tape:
             self._writer = Writer.open(self.part or self.path, software=SOFTWARE, keep_text=False)
         return self._writer
 
-    def _read(self, where: Any) -> Answer:
+    def _read(self, where: Any) -> EndpointResponse:
         response = self._snapshot.read(where)
-        return Answer(response.status, response.headers, response.body)
+        return EndpointResponse(response.status, response.headers, response.body)
 
     def _explain(self, call: Call, session: _Session | None) -> str:
         place = f"{self.path}: model call of {call.session!r} is not on the tape"
         if session is None or not session.calls:
             return f"{place}: nothing was recorded for this task and attempt"
         if self._key(call) in session.by_key:
-            times = counted(len(session.by_key[self._key(call)]), "time")
+            times = pluralize(len(session.by_key[self._key(call)]), "time")
             return f"{place}: the same request was recorded {times} and is made once more"
-        now = parsed(call.body)
+        now = parse_body(call.body)
         best: tuple[int, int, str] | None = None
         for number, taped in enumerate(session.calls, 1):
             request = self._snapshot.read_request(taped.where)
@@ -469,7 +471,7 @@ class Tape:
             if url != call.url and not self._anywhere:
                 found = (-1, number, f"its URL is {url}, now {call.url}")
             else:
-                same, text = difference(parsed(request.body), now)
+                same, text = difference(parse_body(request.body), now)
                 found = (same, number, text)
             if best is None or found[0] > best[0]:
                 best = found
@@ -524,17 +526,17 @@ class Call:
     @property
     def key(self) -> str:
         """SHA-256 (hex) of method, URL and canonical body."""
-        return sha256(canonical([self.method, self.url, parsed(self.body)])).hexdigest()
+        return sha256(canonical([self.method, self.url, parse_body(self.body)])).hexdigest()
 
     @property
     def key_anywhere(self) -> str:
         """Key that is the same for all endpoints: of the URL only the name of the API is hashed."""
         api = self.url.partition("?")[0].rpartition("/")[2]
-        return sha256(canonical([self.method, api, parsed(self.body)])).hexdigest()
+        return sha256(canonical([self.method, api, parse_body(self.body)])).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointResponse:
     """Response of an endpoint; `body` is decoded."""
 
     status: int
@@ -542,7 +544,7 @@ class Answer:
     body: bytes
 
 
-def parsed(body: bytes) -> Any:
+def parse_body(body: bytes) -> Any:
     """Return the value of a JSON body, or the digest of any other body."""
     try:
         return json.loads(body)
@@ -582,7 +584,7 @@ def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
                 more, text = difference(old, new, f"{path}[{i}]")
                 return same + more, text
             same += len(str(old))
-        return same, f"{path} has {counted(len(taped), 'entry')} on the tape, now {len(now)}"
+        return same, f"{path} has {pluralize(len(taped), 'entry')} on the tape, now {len(now)}"
     if isinstance(taped, str):
         at = next(
             (i for i, (a, b) in enumerate(zip(taped, now, strict=False)) if a != b), min(len(taped), len(now))

@@ -24,17 +24,17 @@ from stillweb.harness.models.sse import is_last, read_stream
 from stillweb.harness.models.tape import (
     FAILED,
     GIVEN_UP,
-    Answer,
     Call,
+    EndpointResponse,
     ModelError,
     Tape,
+    call_in_progress,
     kept_headers,
-    taking_now,
 )
-from stillweb.proxy.net.isolation import isolated
+from stillweb.proxy.net.isolation import is_isolated
 from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.secrets.redact import Redactor, mask_value
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 _AGAIN = {408, 409, 425, 429}  # and all 5xx
 _CONFIGURATION = {401, 402, 403, 407}  # errors that the caller must fix; not part of a model's behaviour
@@ -101,7 +101,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
             self._hide_bytes(body),
             kept_headers(list(request.headers.items())),
         )
-        taking = taking_now()
+        taking = call_in_progress()
         ticket, kept, taken = self._tape.make(call, taking.begin if taking else 0), None, True
         try:
             answer = await self._tape.answer(ticket)
@@ -128,7 +128,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 self._tape.done(ticket)
         return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
-    async def _ask(self, request: httpx.Request, call: Call) -> Answer:
+    async def _ask(self, request: httpx.Request, call: Call) -> EndpointResponse:
         if not self._key and self._key_variable:
             raise MissingCapability(
                 f"{call.url}: the variable {self._key_variable} holds no key, and this call is not on the tape; "
@@ -157,7 +157,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
             except (httpx.TimeoutException, TimeoutError) as error:
                 problem = f"timed out ({type(error).__name__})"
             except httpx.ConnectError as error:
-                if isolated():
+                if is_isolated():
                     raise MissingCapability(
                         f"{call.url}: this call is not on the tape, and --isolate leaves a way to no endpoint "
                         "but the agent's own on this machine; run it without, or replay a tape that has every call"
@@ -167,9 +167,9 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 problem = f"{type(error).__name__}: {error}"
             if problem is None:
                 headers = kept_headers(list(response.headers.items()))
-                return Answer(response.status_code, headers, self._hide_bytes(bytes(content)))
+                return EndpointResponse(response.status_code, headers, self._hide_bytes(bytes(content)))
             if number >= self._retry.tries:
-                raise ModelError(f"{call.url}: {self._hide(problem)} (tried {counted(number, 'time')})")
+                raise ModelError(f"{call.url}: {self._hide(problem)} (tried {pluralize(number, 'time')})")
             await asyncio.sleep(self._retry.delay(number, call.key, asked))
 
     def _learn(self, url: str) -> None:

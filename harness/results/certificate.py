@@ -28,18 +28,18 @@ from stillweb.harness.benchmark import benchmark_of, function_at
 from stillweb.harness.models.tape import make_empty
 from stillweb.harness.results.kept_certificate import (
     NAME,
-    differing,
+    changed_certificate,
+    find_difference,
     hash_of,
     other_traces,
     read_kept,
-    said_otherwise,
     short,
-    told_other,
+    wrong_traces_error,
 )
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.runs.engine import Job
 from stillweb.harness.runs.hashes import code_hash, code_version, rubrics_hash, scoring_hashes
-from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.repeating import KnownEnds
 from stillweb.harness.runs.resources import read_rubrics
 from stillweb.harness.runs.run_files import RunFiles, snapshots_to_repeat
 from stillweb.harness.scoring.grading import grader_template
@@ -49,7 +49,7 @@ from stillweb.harness.tools.workspace import copy_uploads
 from stillweb.harness.trace import Trace, digest, hashed_part, read_trace
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, StillwebError, UsageError
 from stillweb.snapshots.warc.appending import write_whole
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 VERSION = 1
 
@@ -101,12 +101,12 @@ def make_certificate(path: Path) -> dict[str, Any]:
     summary = summarise(path, on_trace=look)
     if unfinished := summary.statuses["unfinished"]:
         raise UsageError(
-            f"{path}: {unfinished} of {counted(summary.owed, 'attempt')} unfinished; run it to its end first"
+            f"{path}: {unfinished} of {pluralize(summary.owed, 'attempt')} unfinished; run it to its end first"
         )
     scoring = scoring_hashes(tasks.values())
     if scoring != {name: stands_on.get(name) for name in scoring} and (different := score_run(path)):
         raise UsageError(
-            f"{path}: {counted(len(different), 'score')} came out differently by the scorers of this version; "
+            f"{path}: {pluralize(len(different), 'score')} came out differently by the scorers of this version; "
             f"`stillweb score {path} --write` puts what they give in place"
         )
     certificate: dict[str, Any] = {
@@ -197,7 +197,7 @@ def check_traces(path: Path) -> dict[str, Any]:
     except DamagedInput:
         kept = None
     if kept is not None and (other := other_traces(kept, certificate)):
-        raise DamagedInput(told_other(path, other))
+        raise DamagedInput(wrong_traces_error(path, other))
     return _keep_where_allowed(path, certificate)
 
 
@@ -219,7 +219,7 @@ def _keep_where_allowed(path: Path, certificate: dict[str, Any]) -> dict[str, An
 
 
 @dataclass(frozen=True, slots=True)
-class Certified:
+class Certification:
     """Result of certify: the hashes of the run and its repetitions, and the first difference of each.
 
     `differences` also holds what the run's existing certificate says otherwise than its traces.
@@ -241,7 +241,7 @@ def certify(
     parallel: int = 4,
     snapshots: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
-) -> Certified:
+) -> Certification:
     """Repeat a run `times` times in fresh processes and compare. The caller raises GateFailed.
 
     `snapshots` are the paths of the run's snapshots on this machine; by default those that the run names, or
@@ -252,7 +252,7 @@ def certify(
     if times < 1:
         raise UsageError(f"{path}: times {times}: a run is repeated at least once")
     certificate = make_certificate(path)
-    differences = said_otherwise(path, certificate)
+    differences = changed_certificate(path, certificate)
     settings, _ = RunFiles(path).manifest()
     if certificate["models"] and not (tape := RunFiles(path).tape(settings)).exists():
         raise UsageError(f"{path}: its model calls lie on no tape ({tape}), so that it can't be repeated")
@@ -271,7 +271,7 @@ def certify(
             progress(number + 1, times)
     if not differences:
         _keep_where_allowed(path, certificate)
-    return Certified(certificate["hash"], tuple(hashes), tuple(differences))
+    return Certification(certificate["hash"], tuple(hashes), tuple(differences))
 
 
 def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Sequence[str] = ()) -> None:
@@ -295,7 +295,7 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
             shutil.copy(path / name, again / name)
     copy_uploads(files.uploads, RunFiles(again).uploads, settings.uploads)
     RunFiles(again).write_manifest(repeated, began)
-    (again / "known.json").write_text(json.dumps(Known.of_run(files).to_json()), encoding="utf-8")
+    (again / "known.json").write_text(json.dumps(KnownEnds.of_run(files).to_json()), encoding="utf-8")
     seed, locale, zone = _SURROUNDINGS[number % len(_SURROUNDINGS)]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "LC_ALL": locale, "TZ": zone}
     # -P: a folder called stillweb in the working directory must not be imported instead of this package
@@ -338,7 +338,7 @@ def _main(arguments: list[str]) -> int:
     from stillweb.harness.runs.runner import run_attempts
 
     path, seed, parallel = Path(arguments[0]), arguments[1], int(arguments[2])
-    known = Known.from_json(json.loads((path / "known.json").read_text(encoding="utf-8")))
+    known = KnownEnds.from_json(json.loads((path / "known.json").read_text(encoding="utf-8")))
     try:
         run_attempts(
             path,
@@ -398,9 +398,9 @@ def _compare(name: str, one: Trace, two: Trace) -> Difference | str:
     for before, after in zip(mine, theirs, strict=False):
         old, new = hashed_part(before), hashed_part(after)
         if old != new:
-            place, was, now = differing(old, new)
+            place, was, now = find_difference(old, new)
             return Difference(name, before.get("n", 0), before["event"], place, was, now, _why(one, two))
-    return f"{name}: {counted(len(mine) - 1, 'event')}, repeated {len(theirs) - 1}"
+    return f"{name}: {pluralize(len(mine) - 1, 'event')}, repeated {len(theirs) - 1}"
 
 
 def _why(one: Trace, two: Trace) -> str:
@@ -411,7 +411,7 @@ def _why(one: Trace, two: Trace) -> str:
         return f" ({again['end']}: {again['error']})"
     was, now = ((answer.get("aside") or {}).get("given_up", 0) for answer in (first, again))
     if was != now:
-        told = f"gave up {counted(now, 'model call')} under way, and {was} the first time"
+        told = f"gave up {pluralize(now, 'model call')} under way, and {was} the first time"
         return f" (its agent {told}: what it does hangs on the clock)"
     if any("order" in (event.get("aside") or {}) for event in one.of("model")):
         return " (its agent has calls under way at once, and what it does hangs on which of them ends first)"

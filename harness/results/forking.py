@@ -25,7 +25,7 @@ from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.words import counted, whole_number
+from stillweb.snapshots.words import pluralize, whole_number
 
 
 def fork_run(path: Path, attempt: str, out: Path, *, step: int, model: str) -> RunFiles:
@@ -59,7 +59,7 @@ def fork_run(path: Path, attempt: str, out: Path, *, step: int, model: str) -> R
     calls = sum(event["purpose"] == "agent" for event in read_trace(trace_path).of("model"))
     if not 1 <= step <= calls:
         raise UsageError(
-            f"{path}: attempt {attempt} made {counted(calls, 'model call')}. Give a --step of 1 to {calls}"
+            f"{path}: attempt {attempt} made {pluralize(calls, 'model call')}. Give a --step of 1 to {calls}"
         )
     places = {n: v for n, v in scoring_variables(os.environ).items() if Settings.PLACE_VARIABLES.fullmatch(n)}
     forked: dict[str, Any] = {

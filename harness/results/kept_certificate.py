@@ -54,10 +54,10 @@ def check_kept(path: Path, traces: Mapping[str, str]) -> None:
     kept = read_kept(path)
     now = {"attempts": {name: {"trace": trace} for name, trace in traces.items()}}
     if kept is not None and (other := other_traces(kept, now)):
-        raise DamagedInput(told_other(path, other))
+        raise DamagedInput(wrong_traces_error(path, other))
 
 
-def told_other(path: Path, other: Sequence[str]) -> str:
+def wrong_traces_error(path: Path, other: Sequence[str]) -> str:
     """Return the error message for attempts whose traces are not those of the certificate."""
     return (
         f"{path}: the trace of {other[0]} is not the one that {NAME} was made of"
@@ -73,7 +73,7 @@ def other_traces(kept: Mapping[str, Any], certificate: Mapping[str, Any]) -> lis
     return [name for name in sorted(now.keys() | was.keys()) if now.get(name) != was.get(name)]
 
 
-def said_otherwise(path: Path, certificate: Mapping[str, Any]) -> list[str]:
+def changed_certificate(path: Path, certificate: Mapping[str, Any]) -> list[str]:
     """Return [] or one line: the first difference of the run's certificate file from its traces.
 
     A file made by another version may differ in hashes of code and in newer members; these are ignored. Files
@@ -86,14 +86,14 @@ def said_otherwise(path: Path, certificate: Mapping[str, Any]) -> list[str]:
     if kept is None or other_traces(kept, certificate):
         return []
     told = [n for n in certificate if n in kept and n not in (*UNHASHED, *VERSIONED)]
-    place, was, now = differing({n: kept[n] for n in told}, {n: certificate[n] for n in told})
+    place, was, now = find_difference({n: kept[n] for n in told}, {n: certificate[n] for n in told})
     if not place:
         return []
     gives = "run.json gives" if re.split(r"[.\[]", place)[0] in OF_THE_RUN else "its traces give"
     return [f"{path / NAME} says {place}: {short(was)}, {gives} {short(now)}"]
 
 
-def differing(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:
+def find_difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:
     """Return where two values first differ (members joined by dots) and both values there.
 
     The place is "" if the whole values differ or nothing does.
@@ -101,11 +101,11 @@ def differing(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*old, *(n for n in new if n not in old)]:
             if old.get(name) != new.get(name) or (name in old) != (name in new):
-                return differing(old.get(name), new.get(name), f"{path}.{name}" if path else name)
+                return find_difference(old.get(name), new.get(name), f"{path}.{name}" if path else name)
     if isinstance(old, list) and isinstance(new, list):
         for i, (a, b) in enumerate(zip(old, new, strict=False)):
             if a != b:
-                return differing(a, b, f"{path}[{i}]")
+                return find_difference(a, b, f"{path}[{i}]")
     return path, old, new
 
 

@@ -19,9 +19,15 @@ from stillweb.harness.runs.resources import read_rubrics
 from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.scoring import MEASURED, STATUSES, Score, scale_of
 from stillweb.harness.scoring.embeddings import embedder_for
-from stillweb.harness.scoring.judging import Evaluator, failure, judge_failed, rescore, unjudged
-from stillweb.harness.trace import Counts, Event, Trace, canonical, hashed_part, replace_events, summed
-from stillweb.snapshots.words import counted
+from stillweb.harness.scoring.judging import (
+    Evaluator,
+    failure,
+    rescore,
+    unreadable_judgement,
+    why_judge_failed,
+)
+from stillweb.harness.trace import Counts, Event, Trace, canonical, hashed_part, replace_events, sum_counts
+from stillweb.snapshots.words import pluralize
 
 UNFINISHED = "unfinished"
 
@@ -131,9 +137,9 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
         assert score is not None
         if why := failure(trace):
             failed.append((f"{task.id}.{number}", why))
-        elif why := unjudged(trace):
+        elif why := unreadable_judgement(trace):
             # a judge that is down must not look like one that was misread: the attempt counts as failed
-            (failed if judge_failed(trace) else unread).append((f"{task.id}.{number}", why))
+            (failed if why_judge_failed(trace) else unread).append((f"{task.id}.{number}", why))
         if task.scorer == "table":
             for rule in score["detail"].get("assumed", ()):
                 supposed[rule].add(task.id)
@@ -146,7 +152,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 values[name, task.scorer].append(value)
         counts.append(trace.counts)
         unpriced |= {event["model"] for event in trace.of("model") if event.get("cost") is None}
-    spent = Counts(**summed(counts))
+    spent = Counts(**sum_counts(counts))
     every: dict[str, Mean] = {}
     given_by: dict[str, list[str]] = {}
     for name in names:
@@ -199,7 +205,7 @@ def _mean(values: list[float], owed: int) -> Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescored:
+class RescoredAttempt:
     """An attempt (TASK.NUMBER) whose score changed when computed again.
 
     `before` and `after` are the first events that differ.
@@ -212,7 +218,7 @@ class Rescored:
 
 def score_run(
     path: Path, *, write: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
-) -> list[Rescored]:
+) -> list[RescoredAttempt]:
     """Compute every score again from the traces alone; return the differences.
 
     `write` replaces the old scores.
@@ -234,7 +240,7 @@ def score_run(
         settings.env,
         settings.allow_unconfined,
     )
-    different: list[Rescored] = []
+    different: list[RescoredAttempt] = []
     for done, (task, number, trace) in enumerate(files.attempts(), 1):
         progress(done, len(tasks) * settings.epochs)
         if trace is None:
@@ -242,7 +248,7 @@ def score_run(
         lines = rescore(trace, evaluator)
         for old, new in zip(trace.events, lines[1:], strict=True):
             if canonical(hashed_part(old)) != canonical(hashed_part(new)):
-                different.append(Rescored(f"{task.id}.{number}", old, new))
+                different.append(RescoredAttempt(f"{task.id}.{number}", old, new))
                 if write:
                     replace_events(trace.path, lines)
                 break
@@ -252,7 +258,7 @@ def score_run(
     return different
 
 
-def left_out(files: RunFiles, summary: Summary) -> list[str]:
+def describe_left_out(files: RunFiles, summary: Summary) -> list[str]:
     """Return the remarks as sentences without a full stop. Failures are reported by `failed_attempts`."""
     told = []
     settings = files.manifest()[0]
@@ -274,16 +280,16 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
         told.append(f"{unread}: in no figure here")
     if again := files.made_again():
         told.append(
-            f"{counted(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
+            f"{pluralize(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
         )
     if summary.cut_off:
-        told.append(f"{counted(summary.cut_off, 'answer')} of the model cut off by its limit of tokens")
+        told.append(f"{pluralize(summary.cut_off, 'answer')} of the model cut off by its limit of tokens")
     if summary.supposed:
-        rules = ", ".join(f"{name} of {counted(n, 'task')}" for name, n in sorted(summary.supposed.items()))
+        rules = ", ".join(f"{name} of {pluralize(n, 'task')}" for name, n in sorted(summary.supposed.items()))
         told.append(f"supposed, for the rubric does not say it: {rules} (`stillweb rubric lint` names them)")
     if summary.unjudged:
         name, why = summary.unjudged[0]
-        of = f"{len(summary.unjudged)} of {counted(summary.owed, 'attempt')}"
+        of = f"{len(summary.unjudged)} of {pluralize(summary.owed, 'attempt')}"
         told.append(
             f"in {of} the judge's answer can't be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
         )
@@ -293,12 +299,12 @@ def left_out(files: RunFiles, summary: Summary) -> list[str]:
 def unread_records(files: RunFiles) -> str:
     """Return how many records of a run's task set could not be read, as a phrase; "" if none."""
     refused: int = files.manifest()[1].get("refused", 0)
-    return f"{counted(refused, 'record')} of the task set could not be read" if refused else ""
+    return f"{pluralize(refused, 'record')} of the task set could not be read" if refused else ""
 
 
 def part(taken: int, of: int) -> str:
     """Return the phrase for the part of its task set that a run takes."""
-    return f"{taken} of the {counted(of, 'task')} of the set (--only, --limit)"
+    return f"{taken} of the {pluralize(of, 'task')} of the set (--only, --limit)"
 
 
 def failed_attempts(summary: Summary) -> str:
@@ -306,4 +312,4 @@ def failed_attempts(summary: Summary) -> str:
     if not summary.failed:
         return ""
     name, why = summary.failed[0]
-    return f"{len(summary.failed)} of {counted(summary.owed, 'attempt')} failed ({name}: {one_line(why)})"
+    return f"{len(summary.failed)} of {pluralize(summary.owed, 'attempt')} failed ({name}: {one_line(why)})"

@@ -23,7 +23,7 @@ from stillweb.harness.runs.run_files import RunFiles
 from stillweb.harness.trace import Event, Trace, append_event, read_trace
 from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.words import counted, whole_number
+from stillweb.snapshots.words import pluralize, whole_number
 
 COMPOSITION = "final answer composition error"
 CLASSES = {
@@ -49,7 +49,7 @@ class Hint:
 
 def hints_of(trace: Trace) -> list[Hint]:
     """Return hints from a trace, in the order of the classes in a chain."""
-    from stillweb.harness.scoring.value_search import wanted
+    from stillweb.harness.scoring.value_search import accepted_answers
 
     answer, score = trace.last("answer"), trace.last("score")
     rows = (answer or {}).get("rows") or []
@@ -63,7 +63,7 @@ def hints_of(trace: Trace) -> list[Hint]:
         *_of_text(trace, answer),
     ]
     wrong = [cell.get("reference_seen") for row in rows for cell in row if _is_wrong(cell)]
-    told = [one.seen for one in wanted(trace) if one.seen is not None]
+    told = [one.seen for one in accepted_answers(trace) if one.seen is not None]
     if not hints and ((wrong and all(wrong)) or any(told)):
         text = "every right value was in a tool's output, and nothing upstream looks open"
         hints.append(Hint(COMPOSITION, text, (), False))
@@ -146,28 +146,28 @@ def _unclosed(trace: Trace, rows: list[list[Event]]) -> list[Hint]:
     hints: list[Hint] = []
     misses = [e for e in trace.misses if not (e.get("meta") or {}).get("irrelevant")]
     if misses:
-        text = f"{counted(len(misses), 'tool call')} missed the snapshot"
+        text = f"{pluralize(len(misses), 'tool call')} missed the snapshot"
         hints.append(Hint("retrieval dependency not closed", text, tuple(e["n"] for e in misses)))
     unseen = [c for row in rows for c in row if _is_wrong(c) and not c.get("reference_seen")]
     if unseen:
         names = ", ".join(dict.fromkeys(str(cell["column"]) for cell in unseen))
-        text = f"{counted(len(unseen), 'right value')} never in a tool's output (columns {names})"
+        text = f"{pluralize(len(unseen), 'right value')} never in a tool's output (columns {names})"
         hints.append(Hint("retrieval dependency not closed", text))
     return hints
 
 
 def _of_text(trace: Trace, answer: Event | None) -> list[Hint]:
     """Return hints for a text answer. A value never seen may have to be computed, so it blocks no class."""
-    from stillweb.harness.scoring.value_search import Seen, wanted
+    from stillweb.harness.scoring.value_search import ToolOutputIndex, accepted_answers
 
-    looked = [one for one in wanted(trace) if one.seen is not None]
+    looked = [one for one in accepted_answers(trace) if one.seen is not None]
     if not looked or answer is None:
         return []
     where = set().union(*(_events(one.seen) for one in looked))
     if not where:
         text = f"{looked[0].text!r} was never in a tool's output; it may have to be worked out"
         return [Hint("retrieval dependency not closed", text, (), False)]
-    both = where & _events(Seen(trace.events).anywhere(answer["text"]))
+    both = where & _events(ToolOutputIndex(trace.events).anywhere(answer["text"]))
     if both:
         text = f"{answer['text']!r} and the right answer are in the same output"
         return [Hint("in-page misreading", text, tuple(sorted(both)))]
@@ -238,7 +238,7 @@ def check_review(trace: Trace, review: Review) -> None:
         raise UsageError("nearest class: must be another than the class chosen")
     if review.decisive_event > len(trace.events):
         raise UsageError(
-            f"decisive event: the trace has {counted(len(trace.events), 'step')}, not {review.decisive_event}"
+            f"decisive event: the trace has {pluralize(len(trace.events), 'step')}, not {review.decisive_event}"
         )
     open_signals = [hint for hint in hints_of(trace) if hint.upstream]
     if review.primary == COMPOSITION and open_signals and not review.override:

@@ -343,7 +343,7 @@ def _stated_unit(how: Any) -> Unit | None:
     return {**unit, "offset": str(how["offset"])} if how.get("offset") else unit
 
 
-def decides(sentence: str) -> bool:
+def may_decide_score(sentence: str) -> bool:
     """Return True if a sentence that no rule read may decide a score: it joins texts that differ."""
     bare = _QUOTED.sub("", sentence)
     return bool(_NO_MATTER.search(bare) or (_JOINS.search(bare) and not _NEGATED.search(bare)))

@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.rubric.spelling import fold, normalise_text
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.shapes import must_be_known, shaped
+from stillweb.snapshots.shapes import convert, must_be_known
 from stillweb.snapshots.warc.appending import write_text
 
 FieldType = Literal["string", "integer", "decimal", "date", "id_list"]
@@ -83,7 +83,7 @@ class FieldRule:
         """Make a rule from its JSON object. Raise DamagedInput naming a wrong member."""
         with _named(where):
             must_be_known(value, cls)
-            return shaped(value, cls)
+            return convert(value, cls)
 
 
 def _alias_table(rule: FieldRule, fold_case: bool) -> dict[str, str]:
@@ -210,10 +210,10 @@ class Rubric:
         """
         with _named(where):
             must_be_known(value, cls)
-            rules = shaped(shaped(value, dict[str, Any]).get("fields", {}), dict[str, Any])
+            rules = convert(convert(value, dict[str, Any]).get("fields", {}), dict[str, Any])
         fields = {name: FieldRule.from_json(rule, f"{where}.fields.{name}") for name, rule in rules.items()}
         with _named(where):
-            return replace(shaped({**value, "fields": {}}, cls), fields=fields)
+            return replace(convert({**value, "fields": {}}, cls), fields=fields)
 
 
 @contextmanager

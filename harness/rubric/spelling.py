@@ -50,14 +50,14 @@ def _power(found: re.Match[str]) -> str:
     return f"{Decimal(found['factor'] or 1).scaleb(exponent):f}"
 
 
-def written_out(text: str) -> str:
+def write_out_powers(text: str) -> str:
     """Return the text with its powers of ten written out, and other raised digits behind a `^`."""
     text = _POWER.sub(_power, text)
     return _RAISED.sub(lambda found: f"{found[1]}^{found[2].translate(_SUPERSCRIPTS)}", text)
 
 
 def _clean_once(text: str) -> str:
-    text = unicodedata.normalize("NFKC", written_out(text)).strip()
+    text = unicodedata.normalize("NFKC", write_out_powers(text)).strip()
     if len(text) > LONGEST:
         return " ".join(text.split())
     text = _LINK.sub(r"\1", text)

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from stillweb.harness.agents import Agent, identity_of, import_agent
 from stillweb.harness.agents.attempt import Attempt, LimitReached, Limits, Stop
 from stillweb.harness.agents.function import COPIED, FunctionAgent
-from stillweb.harness.models.tape import Taking
+from stillweb.harness.models.tape import CallInProgress
 from stillweb.harness.runs.playing import play
 from stillweb.harness.task import Task
 from stillweb.harness.tools.contract import ToolResult, ToolSpec
@@ -200,8 +200,8 @@ class _Models:
 
         return ask
 
-    def begin(self, session: str) -> Taking:
-        return Taking()  # the run numbers the call when it is told of it
+    def begin(self, session: str) -> CallInProgress:
+        return CallInProgress()  # the run numbers the call when it is told of it
 
     async def rest(self, session: str) -> None:
         await self._connection.ask("rest")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from stillweb.harness.console import decimals
 from stillweb.harness.runs.engine import Outcome
-from stillweb.harness.trace import Counts, summed
-from stillweb.snapshots.words import counted
+from stillweb.harness.trace import Counts, sum_counts
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.harness.agents.attempt import Attempt
@@ -48,15 +48,15 @@ class Totals:
     def add(self, outcome: Outcome) -> None:
         self.done += 1
         self.statuses[outcome.status] += 1
-        self.counts = Counts(**summed([self.counts, outcome.counts]))
+        self.counts = Counts(**sum_counts([self.counts, outcome.counts]))
 
     def line(self) -> str:
         parts = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items()))
         spent = self.counts
         cost = "cost unknown" if spent.cost is None else f"cost {spent.cost:.4f}"
         return (
-            f"{self.done} of {counted(self.total, 'attempt')} ({parts or 'none yet'}); "
-            f"{counted(spent.calls, 'tool call')}, {counted(spent.misses, 'miss')}, {counted(spent.tokens, 'token')}, {cost}"
+            f"{self.done} of {pluralize(self.total, 'attempt')} ({parts or 'none yet'}); "
+            f"{pluralize(spent.calls, 'tool call')}, {pluralize(spent.misses, 'miss')}, {pluralize(spent.tokens, 'token')}, {cost}"
         )
 
 
@@ -65,7 +65,7 @@ def describe(outcome: Outcome) -> str:
     names = [name for name in outcome.metrics if not name.startswith(("raw_", "forgiven_"))]
     shown = [f"{name} {_number(outcome.metrics[name])}" for name in names[:4]]
     if outcome.counts.misses:
-        shown.append(counted(outcome.counts.misses, "miss"))
+        shown.append(pluralize(outcome.counts.misses, "miss"))
     if outcome.error:
         shown.append(one_line(outcome.error))
     elif outcome.answer is not None:
@@ -162,7 +162,7 @@ class PlainDisplay:
 
     def _still(self, seconds: float) -> str:
         running = [
-            f"{one.task.id}/{one.number} ({counted(one.spent.steps, 'model call')}, {counted(one.spent.calls, 'tool call')})"
+            f"{one.task.id}/{one.number} ({pluralize(one.spent.steps, 'model call')}, {pluralize(one.spent.calls, 'tool call')})"
             for one in list(self._running.values())
         ]
         named = ", ".join(running[:MOST_NAMED]) or "attempts elsewhere"

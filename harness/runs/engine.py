@@ -16,7 +16,7 @@ from stillweb.harness.trace import Counts
 from stillweb.snapshots.errors import UsageError
 
 if TYPE_CHECKING:
-    from stillweb.harness.runs.repeating import Known
+    from stillweb.harness.runs.repeating import KnownEnds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Job:
     task_id: str
     attempt: int
     unsolvable: str | None = field(default=None, compare=False)
-    known: Known | None = field(default=None, compare=False, repr=False)
+    known: KnownEnds | None = field(default=None, compare=False, repr=False)
     again: bool = field(
         default=False, compare=False
     )  # the attempt failed before: refused requests are sent again

@@ -14,7 +14,7 @@ from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.text import html_text
-from stillweb.snapshots.text.text import HTML, PDF, READ, kind_of, unpacked
+from stillweb.snapshots.text.text import HTML, PDF, READ, kind_of, unpack_body
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.store import Store
@@ -71,7 +71,7 @@ def _text(store: Store, capture: Capture) -> str:
         return ""
     response = store.snapshot.read_start(capture, READ + 1)
     label = response.header("content-type")
-    body, _ = unpacked(response)
+    body, _ = unpack_body(response)
     kind, _ = kind_of(body, label)
     if kind == PDF:
         text = store.text_of(capture)

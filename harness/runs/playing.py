@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.agents import Agent
-from stillweb.harness.agents.attempt import ENDPOINT_FAILED, Attempt, Ended, LimitReached, Stopped
+from stillweb.harness.agents.attempt import (
+    ENDPOINT_FAILED,
+    Attempt,
+    AttemptEnded,
+    AttemptStopped,
+    LimitReached,
+)
 from stillweb.harness.agents.function import FunctionAgent
 from stillweb.harness.models.tape import ModelError
 from stillweb.harness.trace import Trace
@@ -18,7 +24,7 @@ from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageErr
 from stillweb.snapshots.extras import missing_extra
 
 if TYPE_CHECKING:  # `play` runs in each agent's process, which has to start quickly
-    from stillweb.harness.runs.repeating import Known
+    from stillweb.harness.runs.repeating import KnownEnds
     from stillweb.harness.runs.resources import RunResources
     from stillweb.harness.scoring import Score
 
@@ -46,7 +52,7 @@ async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = l
                 text: Any = await agent.run(attempt)
             attempt.stop_as_before()  # a faster repetition may get further than the first run did
         if seconds is not None and time.monotonic() - begun > seconds:  # it held the loop
-            raise Ended("seconds", _over(attempt))
+            raise AttemptEnded("seconds", _over(attempt))
     except (KeyboardInterrupt, GeneratorExit):
         raise
     # agents are foreign code: their failure is a result, recorded with its traceback
@@ -81,7 +87,7 @@ def _told_by(error: BaseException) -> BaseException:
     """Return the exception of a group that decides how the attempt ended."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    for kind in (MissingCapability, Stopped, LimitReached, ModelError):
+    for kind in (MissingCapability, AttemptStopped, LimitReached, ModelError):
         found: BaseException | None = error.subgroup(kind)
         while isinstance(found, BaseExceptionGroup):
             found = found.exceptions[0]
@@ -93,11 +99,11 @@ def _told_by(error: BaseException) -> BaseException:
 def _failed(attempt: Attempt, error: BaseException, *, timed_out: bool) -> Played:
     """Return the result of an attempt whose agent raised `error`. Raises MissingCapability again."""
     match error:
-        case Ended():
+        case AttemptEnded():
             return None, error.end, error.error
         case LimitReached():
             return None, error.limit, str(error)
-        case Stopped():
+        case AttemptStopped():
             if error.stop.end == "error":
                 attempt.trace.write("evidence", kind="note", text=ENDPOINT_FAILED)
             return None, error.stop.end, error.stop.error
@@ -124,21 +130,21 @@ def _over(attempt: Attempt) -> str:
     return f"the limit of {attempt.limits.seconds or 0:g} seconds is used up"
 
 
-def as_before(attempt: Attempt, before: Trace) -> Played:
+def copy_agent_part(attempt: Attempt, before: Trace) -> Played:
     """Copy the agent's part from an earlier trace if only the judge is asked again; return its result."""
-    from stillweb.harness.scoring.judging import take_over
+    from stillweb.harness.scoring.judging import copy_agent_events
 
-    take_over(attempt.trace, before)
+    copy_agent_events(attempt.trace, before)
     answer = before.last("answer")
     assert answer is not None
     return answer["text"], answer["end"], answer.get("error")
 
 
 async def score_attempt(
-    shop: RunResources, attempt: Attempt, played: Played, tools: Any, known: Known | None
+    shop: RunResources, attempt: Attempt, played: Played, tools: Any, known: KnownEnds | None
 ) -> Score:
     """Score an attempt in a thread (judges and sandboxes block), with the final page if there is one."""
-    from stillweb.harness.sandbox.running import ended_together
+    from stillweb.harness.sandbox.running import end_with_context
     from stillweb.harness.scoring.judging import conclude, failed_scoring
 
     page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
@@ -156,7 +162,7 @@ async def score_attempt(
     try:
         if attempt.task.scorer in ("table", "exact"):
             return conclude(*arguments)  # fast and not blocking: needs no thread
-        with ended_together() as sandboxes:
+        with end_with_context() as sandboxes:
             try:
                 return await asyncio.to_thread(conclude, *arguments, unjudged)
             except asyncio.CancelledError:

@@ -20,7 +20,7 @@ _LIMITS = {"seconds", "steps", "calls", "tokens", "money"}  # ends by a limit
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownEnds:
     """Ends known from the first run: unsolvable tasks, stopped attempts and failed scorings, with reasons.
 
     `unjudged` are the questions that a judge failed to answer, by digest, with the reasons in order.
@@ -32,7 +32,7 @@ class Known:
     unjudged: Mapping[Key, Mapping[str, list[str]]] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, files: RunFiles) -> Known:
+    def of_run(cls, files: RunFiles) -> KnownEnds:
         """Read the ends from the traces of a run."""
         unsolvable: dict[str, str] = {}
         stops: dict[Key, Stop] = {}
@@ -69,7 +69,7 @@ class Known:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Known:
+    def from_json(cls, value: Mapping[str, Any]) -> KnownEnds:
         """Make the object from its JSON form."""
         return cls(
             value["unsolvable"],

@@ -35,7 +35,7 @@ from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
-from stillweb.snapshots.shapes import must_be_known, must_be_well_formed, shaped
+from stillweb.snapshots.shapes import convert, must_be_known, must_be_well_formed
 from stillweb.snapshots.warc.appending import write_whole
 
 VERSION = 1
@@ -136,11 +136,11 @@ class Settings:
         """Make settings from a JSON object. Raise DamagedInput naming an unknown, missing or wrong member."""
         try:
             must_be_known(value, cls)
-            settings = shaped(value, cls)
+            settings = convert(value, cls)
             must_be_known(value.get("limits"), Limits)
             must_be_well_formed(*settings.snapshots)
             if settings.fork:
-                shaped(settings.fork, _Fork)
+                convert(settings.fork, _Fork)
         except ValueError as error:
             raise DamagedInput(f"{where}: settings: {error}") from None
         return settings
@@ -309,7 +309,7 @@ class RunFiles:
 
     def _without_secrets(self, value: dict[str, Any]) -> dict[str, Any]:
         """Return settings with pseudonyms for secrets. The full settings go, encrypted, to `.secrets`."""
-        from stillweb.snapshots.secrets.keystore import Learned
+        from stillweb.snapshots.secrets.keystore import SecretFile
         from stillweb.snapshots.secrets.redact import Redactor
 
         probe = Redactor(b"")
@@ -317,7 +317,7 @@ class RunFiles:
         if not probe.secrets:
             return value
         key = self._key()
-        redactor, kept = Redactor(key), Learned(self.path, key, _SECRETS)
+        redactor, kept = Redactor(key), SecretFile(self.path, key, _SECRETS)
         shown: dict[str, Any] = redactor.value(value)
         kept.forget()
         kept.keep(json.dumps(value))
@@ -329,13 +329,13 @@ class RunFiles:
         Raise UsageError if this user can't decrypt a secret of the agent's.
         """
         from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
-        from stillweb.snapshots.secrets.keystore import Learned
+        from stillweb.snapshots.secrets.keystore import SecretFile
         from stillweb.snapshots.secrets.redact import PREFIX
 
         value = settings.to_json()
         if PREFIX not in json.dumps(value):
             return settings
-        kept = Learned(self.path, self._key(), _SECRETS).read()[0]
+        kept = SecretFile(self.path, self._key(), _SECRETS).read()[0]
         whole = Settings.from_json(
             _filled(value, json.loads(kept[0]) if kept else None), str(self.path / "run.json")
         )

@@ -25,14 +25,14 @@ from stillweb.harness.models.tape import gather
 from stillweb.harness.runs.display import Display, PlainDisplay
 from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome
 from stillweb.harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
-from stillweb.harness.runs.playing import Played, as_before, play, score_attempt, time_of
+from stillweb.harness.runs.playing import Played, copy_agent_part, play, score_attempt, time_of
 from stillweb.harness.runs.preflight import check_ready
-from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.repeating import KnownEnds
 from stillweb.harness.runs.resources import RunResources, agent_of
 from stillweb.harness.runs.run_files import RunFiles, Settings, must_be_same, trace_name
 from stillweb.harness.sandbox.running import remove_folder
 from stillweb.harness.scoring import Score, find_scorer
-from stillweb.harness.scoring.judging import failure, unjudged
+from stillweb.harness.scoring.judging import failure, unreadable_judgement
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.tools.workspace import copy_uploads, uploads_in
 from stillweb.harness.trace import Trace, TraceWriter, counts_of, read_trace
@@ -158,7 +158,7 @@ def choose(tasks: Sequence[Task], limit: int | None, only: Sequence[str]) -> lis
     return chosen[:limit] if limit is not None else chosen
 
 
-def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
+def remaining_attempts(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
     """Return the attempts still to make: those without a trace.
 
     `retry_failed` adds those that failed or whose judge failed.
@@ -174,7 +174,7 @@ def owed(files: RunFiles, *, retry_failed: bool = False) -> list[Job]:
 
 
 def _to_retry(trace: Trace) -> str:
-    return failure(trace) or unjudged(trace)
+    return failure(trace) or unreadable_judgement(trace)
 
 
 def _only_judged(path: Path) -> bool:
@@ -194,7 +194,7 @@ def run_attempts(
     retry_failed: bool = False,
     order: Callable[[list[Job]], list[Job]] | None = None,
     unsolvable: Mapping[str, str] | None = None,
-    known: Known | None = None,
+    known: KnownEnds | None = None,
 ) -> int:
     """Make the missing attempts and return how many were made.
 
@@ -208,7 +208,7 @@ def run_attempts(
     files = RunFiles(path)
     with files.alone():
         files.set_aside_interrupted()
-        jobs = owed(files, retry_failed=retry_failed)
+        jobs = remaining_attempts(files, retry_failed=retry_failed)
         # attempts made again, each with the trace to keep the agent's part from
         judged: dict[Job, Path | None] = {}
         for job in jobs:
@@ -342,7 +342,7 @@ async def run_one(shop: RunResources, job: Job, *, display: Display | None = Non
             display.changed(attempt)
         reason = job.unsolvable or task.meta.get("unsolvable")
         if job.judged is not None:
-            played = as_before(attempt, read_trace(job.judged))
+            played = copy_agent_part(attempt, read_trace(job.judged))
         elif reason:
             played = (None, "unsolvable", str(reason))
         else:

@@ -49,7 +49,7 @@ async def program_access(
     from stillweb.harness.servers.program import serve_program
     from stillweb.harness.tools import Toolset, http_hosts
     from stillweb.harness.tools.store import Store
-    from stillweb.proxy.net.client_env import client_environment, past
+    from stillweb.proxy.net.client_env import client_environment, with_no_proxy
     from stillweb.proxy.replay.faults import Faults
     from stillweb.proxy.replay.gateway import Gateway
     from stillweb.proxy.replay.ledger import Ledger
@@ -78,7 +78,7 @@ async def program_access(
                 return
             async with serve_program(toolset, tools) as server:
                 environment["STILLWEB_MCP_URL"] = server.url
-                environment = past(environment, server.no_proxy.split(","))
+                environment = with_no_proxy(environment, server.no_proxy.split(","))
                 yield (
                     environment,
                     lambda: [*request_events(ledger.entries(), given, given.evidence), *server.calls()],
@@ -99,13 +99,13 @@ def request_events(
     the real order goes into `aside`. A long text is there once: a program may poll. Irrelevant requests (a browser's errands, icons, telemetry), which
     depend on the machine, go into the `aside` of the last other request.
     """
-    from stillweb.proxy.replay.ledger import settled
+    from stillweb.proxy.replay.ledger import settle_broken_tunnels
 
     def place(entry: Mapping[str, Any]) -> tuple[Any, ...]:
         digest = (entry.get("capture") or {}).get("digest", "")
         return entry["url"], entry["method"], digest, entry.get("key") or "", entry["seq"]
 
-    ordered = sorted(settled(map(dict, entries)), key=place)
+    ordered = sorted(settle_broken_tunnels(map(dict, entries)), key=place)
     events: list[dict[str, Any]] = []
     told: set[str] = set()
     for entry in ordered:

@@ -83,8 +83,8 @@ class SandboxResult:
     folder: str = ""
 
 
-class Ending:
-    """A switch that ends, from another thread, what runs in sandboxes for one piece of work; see `ended_together`."""
+class StopSwitch:
+    """A switch that ends, from another thread, what runs in sandboxes for one piece of work; see `end_with_context`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,13 +110,13 @@ class Ending:
                 _kill(process)
 
 
-_ENDING: ContextVar[Ending | None] = ContextVar("stillweb_sandbox_ending", default=None)
+_ENDING: ContextVar[StopSwitch | None] = ContextVar("stillweb_sandbox_ending", default=None)
 
 
 @contextlib.contextmanager
-def ended_together() -> Iterator[Ending]:
+def end_with_context() -> Iterator[StopSwitch]:
     """End, with the context, all that `run` starts in it (threads of asyncio.to_thread, too)."""
-    ending = Ending()
+    ending = StopSwitch()
     token = _ENDING.set(ending)
     try:
         yield ending
@@ -145,7 +145,7 @@ class Start:
     allow_unconfined: bool = False
 
     @contextlib.contextmanager
-    def prepared(self) -> Iterator[Prepared]:
+    def prepared(self) -> Iterator[PreparedCommand]:
         """Open what the launcher is given; the caller starts `command` with `files` inherited, within this context.
 
         Raises UsageError where a readable path is a hidden one, or holds one, or lies in one.
@@ -169,7 +169,7 @@ class Start:
                 str(order.fileno()),
             ]
             try:
-                yield Prepared(command, (theirs.fileno(), order.fileno(), folder), Channel(ours))
+                yield PreparedCommand(command, (theirs.fileno(), order.fileno(), folder), Channel(ours))
             except BaseException:
                 ours.close()
                 raise
@@ -220,7 +220,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCommand:
     """The command of a launcher, the files that it must inherit, and the channel on which it reports."""
 
     command: list[str]
@@ -278,7 +278,7 @@ def run(
     It may read `readable`, the system's folders and the installation that the program belongs to. The environment is
     `environment` and the few variables every program needs; nothing else of ours is passed on.
     MissingCapability: a means can't be applied, and `allow_unconfined` is not set. UsageError: the program doesn't
-    exist. StillwebError: it was ended from another thread (see `ended_together`).
+    exist. StillwebError: it was ended from another thread (see `end_with_context`).
     """
     if os.name != "posix":
         raise MissingCapability("the sandbox for model-written code needs a POSIX system")

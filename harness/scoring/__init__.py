@@ -233,7 +233,7 @@ def _as_read_back(found: Score) -> Score:
     return Score.from_json(json.loads(json.dumps(Score(metrics, found.status, found.detail).to_json())))
 
 
-def unscored(task: Task, status: Status, reason: str, *, fault: str | None = None) -> Score:
+def score_without_answer(task: Task, status: Status, reason: str, *, fault: str | None = None) -> Score:
     """Return the score of an attempt without an answer to judge.
 
     `timeout` and `zero` earn 0 in every metric of the scorer; for `unparsable` and `unsolvable` metrics are
@@ -248,7 +248,7 @@ def unscored(task: Task, status: Status, reason: str, *, fault: str | None = Non
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class MetricInBothModes:
     """Metric in both modes, with the reason for a difference."""
 
     faithful: float | None
@@ -257,7 +257,7 @@ class Both:
 
 
 def score_of(
-    metrics: Mapping[str, Both], context: Context, detail: dict[str, Any], problems: list[str]
+    metrics: Mapping[str, MetricInBothModes], context: Context, detail: dict[str, Any], problems: list[str]
 ) -> Score:
     """Return the score in the context's mode, `unparsable` if no metric has a value.
 

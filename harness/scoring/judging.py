@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.benchmark import benchmarks, function_at
 from stillweb.harness.models.tape import ModelError, TapeMiss
-from stillweb.harness.scoring import JUDGED, Context, Embedder, JudgeFailed, Score, score, unscored
-from stillweb.harness.scoring.value_search import Seen
+from stillweb.harness.scoring import (
+    JUDGED,
+    Context,
+    Embedder,
+    JudgeFailed,
+    Score,
+    score,
+    score_without_answer,
+)
+from stillweb.harness.scoring.value_search import ToolOutputIndex
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Event, Trace, TraceWriter, digest
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
@@ -301,7 +309,9 @@ def _from_trace(trace: Trace, task: Task, answer: Event, evaluator: Evaluator, j
 
 def failed_scoring(task: Task, failure: StillwebError | str) -> Score:
     """Return the score of an attempt that could not be scored, with the reason."""
-    return unscored(task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED), fault="scorer")
+    return score_without_answer(
+        task, "unparsable", _FAILED + str(failure).removeprefix(_FAILED), fault="scorer"
+    )
 
 
 def scoring_failed(score: Event | None) -> bool:
@@ -320,12 +330,12 @@ def failure(trace: Trace) -> str:
     return "its scorer failed: " + str((score or {})["detail"]["problems"][0]).removeprefix(_FAILED)
 
 
-def judge_failed(trace: Trace) -> str:
+def why_judge_failed(trace: Trace) -> str:
     """Return why a judge gave no answer for this attempt, "" if each gave one."""
     return next((str(e["problem"]) for e in trace.of("evidence") if e["kind"] == "judge"), "")
 
 
-def unjudged(trace: Trace) -> str:
+def unreadable_judgement(trace: Trace) -> str:
     """Return what was unreadable in a judge's answer for this attempt, "" if nothing was.
 
     The judge may be asked again.
@@ -338,7 +348,7 @@ def unjudged(trace: Trace) -> str:
     return next(iter(told or problems), "it said nothing")
 
 
-def take_over(trace: TraceWriter, before: Trace) -> None:
+def copy_agent_events(trace: TraceWriter, before: Trace) -> None:
     """Write the agent's events of an earlier attempt into a new trace, so that a judge can be asked again."""
     for event in before.events:
         if event["event"] not in ("answer", "score", "review") and not _of_judge(event):
@@ -354,7 +364,7 @@ def _score(task: Task, text: str | None, end: str, error: str | None, context: C
             status = "timeout"
         elif end == "unsolvable":
             status = "unsolvable"
-        return unscored(task, status, f"{_REASONS[end]}: {error}" if error else _REASONS[end])
+        return score_without_answer(task, status, f"{_REASONS[end]}: {error}" if error else _REASONS[end])
     return score(task, text, context)
 
 
@@ -363,7 +373,7 @@ def _split_cells(result: Score, events: Sequence[Event]) -> tuple[list[list[Even
     cells = result.detail.get("cells")
     if cells is None:
         return None, result
-    seen = Seen(events)
+    seen = ToolOutputIndex(events)
     rows: list[list[Event]] = []
     for row in cells:
         rows.append([])

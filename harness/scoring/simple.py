@@ -9,7 +9,7 @@ from typing import Any
 
 from stillweb.harness.rubric.normalise import as_decimal
 from stillweb.harness.rubric.spelling import fold, normalise_text
-from stillweb.harness.scoring import Context, Score, unscored
+from stillweb.harness.scoring import Context, Score, score_without_answer
 from stillweb.harness.scoring.grading import (
     GradeError,
     grade,
@@ -43,7 +43,7 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
             f"task {task.id}: options.tolerance: the reference {_text(task.reference)[:80]!r} is no number; leave out its unit"
         )
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     given = answer.strip().splitlines()[-1] if options["last_line"] else answer
     found = [_same(given, _text(reference), options) for reference in references]
     detail = {
@@ -61,14 +61,14 @@ def score_judged(task: Task, answer: str | None, context: Context) -> Score:
     """
     _options(task, model=None, template=None)
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     judge, model = grader_of(task, context)
     question = str(task.meta.get("grading_question") or task.question)
     template = own_template(task) or grader_template()["template"]
     try:
         verdict = grade(judge, model, question, answer, _text(task.reference), template=template)
     except GradeError as error:
-        return unscored(task, "unparsable", str(error), fault="judge")
+        return score_without_answer(task, "unparsable", str(error), fault="judge")
     detail = {"model": model, "grade": verdict.to_json()}
     problems = imitations(answer, template)
     return Score(
@@ -89,11 +89,11 @@ def score_page(task: Task, answer: str | None, context: Context) -> Score:
     if not isinstance(expression, str) or not expression.strip():
         raise UsageError(f"task {task.id}: scorer 'page' needs options.expression")
     if context.page is None:
-        return unscored(task, "zero", "the attempt has no final page")
+        return score_without_answer(task, "zero", "the attempt has no final page")
     try:
         value = context.page(expression)
     except StillwebError as error:
-        return unscored(task, "unparsable", f"the expression failed: {error}")
+        return score_without_answer(task, "unparsable", f"the expression failed: {error}")
     right = value is True if task.reference is None else _json(value) == _json(task.reference)
     return Score({"page": float(right)}, "scored", {"expression": expression, "value": value})
 

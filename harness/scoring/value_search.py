@@ -17,7 +17,7 @@ from stillweb.harness.trace import Trace
 Place = dict[str, int]  # {"event": n, "at": code points into that event's output text}
 
 
-class Seen:
+class ToolOutputIndex:
     """Index over the tool outputs of one trace. Each value is searched once.
 
     Comparison folds case, width (NFKC of single characters, so that offsets stay true) and thousands
@@ -93,7 +93,7 @@ _MOST = 100  # characters; a page doesn't show a longer text word for word
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedAnswer:
     """Accepted answer. `seen` are its places in tools' outputs, None if not searched.
 
     Outputs are not searched for a right answer, a long text, or an answer that the question holds (`asked`).
@@ -104,7 +104,7 @@ class Wanted:
     asked: bool = False
 
 
-def wanted(trace: Trace) -> list[Wanted]:
+def accepted_answers(trace: Trace) -> list[ExpectedAnswer]:
     """Return the accepted answers of a task whose answer is no table; [] if they are not text."""
     task: dict[str, Any] = trace.header["task"]
     answer, score = trace.last("answer") or {}, trace.last("score") or {}
@@ -114,14 +114,14 @@ def wanted(trace: Trace) -> list[Wanted]:
         return []
     texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
     if is_right(trace) or task.get("scorer") not in TEXTUAL or score.get("status") == "unsolvable":
-        return [Wanted(text) for text in texts]
-    seen, question = Seen(trace.events), Seen([_as_output(task["question"])])
+        return [ExpectedAnswer(text) for text in texts]
+    seen, question = ToolOutputIndex(trace.events), ToolOutputIndex([_as_output(task["question"])])
     return [
-        Wanted(text)
+        ExpectedAnswer(text)
         if len(text) > _MOST
-        else Wanted(text, asked=True)
+        else ExpectedAnswer(text, asked=True)
         if question.anywhere(text)
-        else Wanted(text, seen.anywhere(text))
+        else ExpectedAnswer(text, seen.anywhere(text))
         for text in texts
     ]
 

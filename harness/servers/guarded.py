@@ -16,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from stillweb.proxy.net.own_pages import page_fields, refused, same_token
+from stillweb.proxy.net.own_pages import page_fields, same_token, why_refused
 from stillweb.proxy.replay.http1 import PATIENCE, has_bare_break
 from stillweb.snapshots.errors import MissingCapability
 
@@ -30,7 +30,7 @@ _CR_ALONE = re.compile(rb"\r[^\n]")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-class Guarded:
+class RequestGuard:
     """ASGI middleware that refuses requests with a wrong host, origin or token, or a too large body.
 
     `names` are the allowed hosts in addition to IP addresses and localhost. With a `token` every request must have
@@ -62,7 +62,7 @@ class Guarded:
         origin = fields.get("origin")
         if self._opaque and origin == "null":
             origin = None
-        if why := refused(fields.get("host"), origin, self._names):
+        if why := why_refused(fields.get("host"), origin, self._names):
             await answer(send, 403, why)
         elif self._token and not self._proven(scope, fields):
             await answer(
@@ -222,7 +222,7 @@ class _Timely(H11Protocol):
             self._late = self.loop.call_later(PATIENCE, self.transport.close)
 
 
-def configured(
+def server_config(
     app: Any, *, level: str = "error", leave: int = 1, idle: int = IDLE, **more: Any
 ) -> uvicorn.Config:
     """Return uvicorn's settings for a guarded application, which may take `leave` seconds to shut down."""
@@ -250,7 +250,7 @@ def _worth_telling(record: logging.LogRecord) -> bool:
     return not (ended or any(words in record.getMessage() for words in _ANSWERED))
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raise MissingCapability if the port is taken."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

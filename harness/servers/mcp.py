@@ -17,8 +17,15 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
-from stillweb.harness.servers.stateless import MOST_SESSIONS, HttpFront, Stateless, envelope
+from stillweb.harness.servers.mcp_words import (
+    META,
+    call_result,
+    contract_of,
+    identity,
+    prompt,
+    tool_descriptions,
+)
+from stillweb.harness.servers.stateless import MOST_SESSIONS, HttpFront, StatelessHandler, envelope
 from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.proxy.browser import running
 from stillweb.proxy.net.addresses import host_port
@@ -55,15 +62,15 @@ def make_server(toolset: Toolset) -> Server[ToolSession, Any]:
         finally:
             await session.close()
 
-    class Sifting(Server[ToolSession, Any]):
+    class CancellingServer(Server[ToolSession, Any]):
         """The SDK's server, with cancelling done by `_sifted`."""
 
         async def run(self, read: Any, *rest: Any, **more: Any) -> None:  # type: ignore[override]
             await _sifted(super().run, read, *rest, **more)
 
     name, version, instructions = identity(toolset)
-    server = Sifting(name, version, instructions, lifespan=connection)
-    tools = [types.Tool.model_validate(tool) for tool in listed(toolset)]
+    server = CancellingServer(name, version, instructions, lifespan=connection)
+    tools = [types.Tool.model_validate(tool) for tool in tool_descriptions(toolset)]
 
     async def list_tools(_: types.ListToolsRequest) -> types.ServerResult:
         return types.ServerResult(types.ListToolsResult(tools=tools))
@@ -204,7 +211,7 @@ async def _stdio(toolset: Toolset) -> None:
     from stillweb.harness.servers.stdin import Lines
 
     server = make_server(toolset)
-    stateless = Stateless(toolset)
+    stateless = StatelessHandler(toolset)
     older_in, older = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
     try:
@@ -291,7 +298,7 @@ class SessionLimit:
 
 
 def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> Any:
-    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP), behind `Guarded`.
+    """Return an ASGI application that serves the toolset at `/mcp` (streamable HTTP), behind `RequestGuard`.
 
     `/mcp/` is the same: many clients don't follow a redirect of a POST.
     """
@@ -300,10 +307,10 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
     from starlette.middleware import Middleware
     from starlette.routing import Route
 
-    from stillweb.harness.servers.guarded import Guarded
+    from stillweb.harness.servers.guarded import RequestGuard
 
     manager = StreamableHTTPSessionManager(make_server(toolset), json_response=True)
-    stateless = Stateless(toolset)
+    stateless = StatelessHandler(toolset)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -317,7 +324,7 @@ def make_app(toolset: Toolset, token: str = "", names: Collection[str] = ()) -> 
     front = HttpFront(stateless, SessionLimit(manager.handle_request))
     return Starlette(
         routes=[Route(path, endpoint=front) for path in (PATH, f"{PATH}/")],
-        middleware=[Middleware(Guarded, token=token, names=names)],
+        middleware=[Middleware(RequestGuard, token=token, names=names)],
         lifespan=lifespan,
     )
 
@@ -340,11 +347,11 @@ async def serve_app(
     """Serve an ASGI application until the process is asked to end."""
     import uvicorn
 
-    from stillweb.harness.servers.guarded import configured, listening
+    from stillweb.harness.servers.guarded import listen, server_config
 
     logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
-    listener = listening(host, port)
-    config = configured(app, level="warning", leave=2, lifespan="on")
+    listener = listen(host, port)
+    config = server_config(app, level="warning", leave=2, lifespan="on")
     if ready is not None:
         ready(address_of(listener, token))
     await uvicorn.Server(config).serve(sockets=[listener])

@@ -27,7 +27,7 @@ import rfc8785
 
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.servers.mcp_words import META
-from stillweb.harness.tools.reader_common import missed
+from stillweb.harness.tools.reader_common import miss_response
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
@@ -74,7 +74,8 @@ def request_of(server: str, method: str, params: dict[str, Any], *, reads: bool 
         path = f"{method}/{quote(str(said.get('name', '')), safe='')}"
     safe = reads or _READS.fullmatch(method) is not None
     if method in ("initialize", "server/discover") or method.endswith("/list"):
-        server += "-about"  # a site of its own: no call changes what a server says of itself, unless it was recorded so
+        # a site of its own: no call changes what a server says of itself, unless it was recorded so
+        server += "-about"
     fields = (("Host", f"{server}.invalid"), *_JSON)
     return Request(
         "QUERY" if safe else "POST", f"http://{server}.invalid/{path}", fields, rfc8785.dumps(said)
@@ -473,7 +474,7 @@ class Tape:
                 return
             if found.capture is None:
                 self.misses += 1
-                text = missed(request, found).body.decode().strip()
+                text = miss_response(request, found).body.decode().strip()
                 yield {**head, "error": {"code": MISSED, "message": text, "data": {META: found.meta()}}}
                 return
             body = _body_of(found.capture, visit.read(found).body)
@@ -577,7 +578,7 @@ def serve(
     from starlette.middleware import Middleware
     from starlette.routing import Route
 
-    from stillweb.harness.servers.guarded import Guarded
+    from stillweb.harness.servers.guarded import RequestGuard
 
     manager = StreamableHTTPSessionManager(server)
 
@@ -592,7 +593,7 @@ def serve(
 
     app = Starlette(
         routes=[Route(path, endpoint=Endpoint()) for path in (PATH, f"{PATH}/")],
-        middleware=[Middleware(Guarded, token="", names={host})],
+        middleware=[Middleware(RequestGuard, token="", names={host})],
         lifespan=lifespan,
     )
     anyio.run(serve_app, app, host, port, ready)

@@ -10,7 +10,7 @@ from stillweb.harness.tools.toolset import ToolSession, Toolset
 META = "stillweb"  # the member of `_meta` with a result's verdict and evidence
 
 
-def listed(toolset: Toolset) -> list[dict[str, Any]]:
+def tool_descriptions(toolset: Toolset) -> list[dict[str, Any]]:
     """Return the tools for `tools/list` as the real servers send them, in their order."""
     offered = {spec.name for spec in toolset.specs}
     return [tool for contract in toolset.contracts for tool in contract.raw_tools if tool["name"] in offered]

@@ -144,11 +144,11 @@ async def _serve(tools: AttemptTools, listener: socket.socket, token: str) -> No
     app = await asyncio.to_thread(make_app, tools, token)  # type: ignore[arg-type]  # AttemptTools has the methods that make_app uses
     import uvicorn
 
-    from stillweb.harness.servers.guarded import configured
+    from stillweb.harness.servers.guarded import server_config
 
     # a run's log should not mention a client that ends with an open stream
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
-    config = configured(app, lifespan="on")
+    config = server_config(app, lifespan="on")
     config.load()
     server = uvicorn.Server(config)
     # not server.serve(): it would take over the run's signals, and poll for its end only ten times a second

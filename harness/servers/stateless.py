@@ -14,7 +14,14 @@ import logging
 import re
 from typing import Any
 
-from stillweb.harness.servers.mcp_words import META, call_result, contract_of, identity, listed, prompt
+from stillweb.harness.servers.mcp_words import (
+    META,
+    call_result,
+    contract_of,
+    identity,
+    prompt,
+    tool_descriptions,
+)
 from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.snapshots.errors import StillwebError
 
@@ -60,7 +67,7 @@ def envelope(message: Any) -> dict[str, Any] | None:
     return meta if isinstance(meta, dict) and VERSION_KEY in meta else None
 
 
-class Stateless:
+class StatelessHandler:
     """Handler of this revision's messages for one toolset."""
 
     def __init__(self, toolset: Toolset) -> None:
@@ -128,7 +135,7 @@ class Stateless:
         if method == "ping":
             return {}
         if method == "tools/list":
-            return {**lasting, "tools": listed(toolset)}
+            return {**lasting, "tools": tool_descriptions(toolset)}
         if method == "prompts/list" and prompts:
             return {**lasting, "prompts": prompts}
         session = self._session(meta, headers)
@@ -175,7 +182,7 @@ class Stateless:
 class HttpFront:
     """ASGI application in front of the SDK's: answers requests of this revision or later, and passes on all others."""
 
-    def __init__(self, stateless: Stateless, behind: Any) -> None:
+    def __init__(self, stateless: StatelessHandler, behind: Any) -> None:
         self._stateless = stateless
         self._behind = behind
 

@@ -29,7 +29,7 @@ class NetworkBlocked(ConnectionError):
     """Error for a connection or look-up that a test marked `snapshot` may not make."""
 
 
-class Blocked:
+class NetworkBlock:
     """Context manager that blocks connections to all but the `allowed` addresses.
 
     `allowed` holds "host:port", "host", or "loopback" for this machine. The addresses that an allowed name resolves to
@@ -38,7 +38,7 @@ class Blocked:
     """
 
     _lock = threading.Lock()
-    _active: list[Blocked] = []  # noqa: RUF012 - shared by the process, as sockets are
+    _active: list[NetworkBlock] = []  # noqa: RUF012 - shared by the process, as sockets are
     _real: dict[tuple[Any, str], Callable[..., Any]] = {}  # noqa: RUF012
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
@@ -52,19 +52,19 @@ class Blocked:
     def __enter__(self) -> Self:
         self._of_children = tempfile.TemporaryFile("a+", encoding="utf-8")
         self.before = set(_connections(self))
-        with Blocked._lock:
+        with NetworkBlock._lock:
             _listen_to_the_interpreter()
-            if not Blocked._active:
+            if not NetworkBlock._active:
                 _install()
-            Blocked._active.append(self)
+            NetworkBlock._active.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with Blocked._lock:
-            Blocked._active.remove(self)
-            if not Blocked._active:
+        with NetworkBlock._lock:
+            NetworkBlock._active.remove(self)
+            if not NetworkBlock._active:
                 _restore()
         self._attempts = self.attempts
         self._of_children.close()
@@ -144,7 +144,7 @@ def _check_address(address: Any) -> None:
     if not isinstance(address, tuple) or len(address) < 2:
         return  # Unix, netlink and similar sockets reach no other machine
     text, port = _name(address[0]), address[1]
-    for blocked in Blocked._active:
+    for blocked in NetworkBlock._active:
         if not blocked.permits(text, port):
             raise blocked.refuse(f"connecting to {text}:{port}")
 
@@ -158,7 +158,7 @@ def _check_name(host: Any) -> None:
         pass
     if text.lower() in _LOCAL_NAMES:
         return
-    for blocked in Blocked._active:
+    for blocked in NetworkBlock._active:
         if not blocked.permits_name(text):
             raise blocked.refuse(f"looking up {text}")
 
@@ -168,7 +168,7 @@ def _check_owner(host: Any) -> None:
     text = _name(host)
     if is_loopback(text.lower()) or text in ("0.0.0.0", "::", socket.gethostname()):
         return
-    for blocked in Blocked._active:
+    for blocked in NetworkBlock._active:
         if not blocked.permits_name(text):
             raise blocked.refuse(f"looking up {text}")
 
@@ -202,14 +202,14 @@ def _listen_to_the_interpreter() -> None:
         return
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
-        if Blocked._active and event in _EVENTS:
+        if NetworkBlock._active and event in _EVENTS:
             _EVENTS[event](*arguments)
 
     sys.addaudithook(heard)  # an audit hook can't be removed
     _listening = True
 
 
-def _connections(blocked: Blocked) -> Iterator[tuple[int, Any]]:
+def _connections(blocked: NetworkBlock) -> Iterator[tuple[int, Any]]:
     """Yield each descriptor connected to another machine, with the address; empty if /dev/fd is missing."""
     with contextlib.suppress(OSError):
         for entry in os.listdir("/dev/fd"):
@@ -229,7 +229,7 @@ def _peer(descriptor: int) -> Any:
 
 def _check_old(sock: socket.socket) -> None:
     """Refuse to send on a connection of an earlier test, which a client kept open: sending has no audit event."""
-    for blocked in Blocked._active:
+    for blocked in NetworkBlock._active:
         if not blocked.before:
             continue
         try:
@@ -251,7 +251,7 @@ _ADDRESSES: dict[str, Callable[[Any], list[str]]] = {  # function -> the address
 
 
 def _install() -> None:
-    real = Blocked._real
+    real = NetworkBlock._real
     for owner, name in (*_SENDS, *((socket, name) for name in (*_ADDRESSES, "getnameinfo"))):
         real[owner, name] = getattr(owner, name)
 
@@ -265,7 +265,7 @@ def _install() -> None:
     def looking(name: str) -> Callable[..., Any]:
         def look_up(host: Any, *rest: Any, **more: Any) -> Any:
             answer = real[socket, name](host, *rest, **more)
-            for blocked in Blocked._active:
+            for blocked in NetworkBlock._active:
                 blocked.found(_name(host).lower(), _ADDRESSES[name](answer))
             return answer
 
@@ -286,10 +286,10 @@ def _install() -> None:
 
 
 def _restore() -> None:
-    for (owner, name), function in Blocked._real.items():
+    for (owner, name), function in NetworkBlock._real.items():
         setattr(owner, name, function)
     # The class inherits these from _socket; deleting ours restores them, unless another library had patched them.
     for name in ("send", "sendall"):
         delattr(socket.socket, name)
-        if getattr(socket.socket, name) is not Blocked._real[socket.socket, name]:
-            setattr(socket.socket, name, Blocked._real[socket.socket, name])
+        if getattr(socket.socket, name) is not NetworkBlock._real[socket.socket, name]:
+            setattr(socket.socket, name, NetworkBlock._real[socket.socket, name])

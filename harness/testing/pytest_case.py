@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from stillweb.harness._parsing import session_of
-from stillweb.harness.testing.blocking import Blocked, is_loopback
+from stillweb.harness.testing.blocking import NetworkBlock, is_loopback
 from stillweb.harness.testing.shared_snapshots import SharedSnapshots
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.evidence.confidence import SERVED, read_confidence
-from stillweb.snapshots.identity.accepting import check_accept
+from stillweb.snapshots.identity.accept_level import check_accept
 from stillweb.snapshots.identity.irrelevant import errand
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.harness.tools import Toolset
@@ -74,7 +74,7 @@ class Case:
         self.min_confidence = read_confidence(min_confidence)
         self.name = session_of(name)
         self.shelf, self.accept, self.max_misses = shelf, check_accept(accept), max_misses
-        self.blocked = Blocked([allow] if isinstance(allow, str) else allow)
+        self.blocked = NetworkBlock([allow] if isinstance(allow, str) else allow)
         self.disturbed = faults
         self._stack = ExitStack()
         self._ledger: Any = None
@@ -85,7 +85,7 @@ class Case:
         """Block the network. While recording it stays open; requests that bypass the fixtures are then not recorded."""
         if not self.shelf.recording:
             self._stack.enter_context(self.blocked)
-            self._stack.enter_context(guarded(self.blocked))
+            self._stack.enter_context(refuse_proxies(self.blocked))
 
     def close(self) -> None:
         """Close the gateway and unblock the network."""
@@ -288,7 +288,7 @@ class Case:
         """Return why the test must fail (too many misses, or a network attempt), or None."""
         misses = self.misses()
         if len(misses) > self.max_misses:
-            many = f"{counted(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
+            many = f"{pluralize(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
             return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
         if self.max_expected_wrong is not None and self.expected_wrong() > self.max_expected_wrong:
             return (
@@ -325,7 +325,7 @@ class _Both:
     def __new__(cls, proxy_url: str, context: Any) -> Any:
         import httpx
 
-        class Through(httpx.HTTPTransport, httpx.AsyncBaseTransport):
+        class GatewayTransport(httpx.HTTPTransport, httpx.AsyncBaseTransport):
             """Sync transport; an async request gets an async transport of its own."""
 
             async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -340,7 +340,7 @@ class _Both:
             async def aclose(self) -> None:
                 self.close()
 
-        return Through(proxy=proxy_url, verify=context)
+        return GatewayTransport(proxy=proxy_url, verify=context)
 
 
 class _Watched:
@@ -390,7 +390,7 @@ _PATIENCE = 5.0  # seconds to wait for the head
 
 
 @contextlib.contextmanager
-def guarded(blocked: Blocked) -> Iterator[None]:
+def refuse_proxies(blocked: NetworkBlock) -> Iterator[None]:
     """Set the proxy variables to a refusing proxy while the context is open, and NO_PROXY to the allowed hosts."""
     names = [name for upper in _VARIABLES for name in (upper, upper.lower())]
     before = {name: os.environ.get(name) for name in names}
@@ -428,7 +428,7 @@ class _Refusing:
     What a browser asks for itself is refused, and not reported: a page has no part in it.
     """
 
-    def __init__(self, blocked: Blocked) -> None:
+    def __init__(self, blocked: NetworkBlock) -> None:
         self._blocked = blocked
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._awake, self._wake = socket.socketpair()

@@ -21,7 +21,7 @@ from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.hosting import VirtualHost
 from stillweb.proxy.replay.hub import broken_host
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.proxy.replay.replies import Held, Reply
+from stillweb.proxy.replay.replies import DelayedReply, Reply
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.request import Headers, Request
 
@@ -46,7 +46,7 @@ def in_process(
     answerer = Answerer(
         snapshot, ledger, accept=accept, min_confidence=min_confidence, virtual_hosts=hosts, faults=faults
     )
-    line = answerer.line(session)
+    state = answerer.state(session)
     lock = threading.Lock()
 
     def locked(late: Callable[[], Reply | None]) -> Reply | None:
@@ -58,21 +58,21 @@ def in_process(
         host = answerer.virtual_hosts.get(name)
         if host is None:
             with lock:
-                reply = answerer.answer(request, line)
+                reply = answerer.answer(request, state)
             if (held := reply.held) is not None:
                 reply.held = held._replace(late=lambda: locked(held.late))
             return reply
         with lock:
-            met = answerer.meets(request, line)
-            reply_of_fault = answerer.instead(request, line, met) if met is not None else None
+            met = answerer.meets(request, state)
+            reply_of_fault = answerer.instead(request, state, met) if met is not None else None
         if reply_of_fault is not None:
             return reply_of_fault
         try:
-            made = host(request, line.name)
+            made = host(request, state.name)
         except Exception as error:  # noqa: BLE001 -- custom code: the client gets an error, as from a gateway
             made = broken_host(name, error)
         with lock:
-            return answerer.virtual(request, line, made, met)
+            return answerer.virtual(request, state, made, met)
 
     return answer
 
@@ -81,13 +81,13 @@ def body_of(reply: Reply) -> bytes:
     return reply.body if reply.pieces is None else b"".join(reply.pieces())
 
 
-def _leaves(held: Held, patience: Any) -> bool:
+def _leaves(held: DelayedReply, patience: Any) -> bool:
     """Return True if a client with this time-out (seconds) gives up before the reply; no need to wait for it."""
     return isinstance(patience, (int, float)) and patience < held.seconds
 
 
 def _reason(reply: Reply) -> bytes:
-    """Return the reason phrase of the status line."""
+    """Return the reason phrase of the status state."""
     return reply.wire_head.partition(b"\r\n")[0].split(b" ", 2)[2].strip()
 
 

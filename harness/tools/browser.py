@@ -17,17 +17,17 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.harness.tools.browser_actions import ACTIONS, CLEARS, NOT_HELD
-from stillweb.harness.tools.browser_files import OUTPUT, denied
+from stillweb.harness.tools.browser_files import OUTPUT, outside_roots_error
 from stillweb.harness.tools.browser_reply import Reply
 from stillweb.harness.tools.browser_session import ACTION_MS, Browsing, Problem, of_verdict
 from stillweb.harness.tools.browser_shared import SharedBrowser
-from stillweb.harness.tools.browser_text import Sections, argument_error, contract, said
+from stillweb.harness.tools.browser_text import Sections, argument_error, contract, fill_string
 from stillweb.harness.tools.contract import ToolResult
-from stillweb.harness.tools.store import worse
-from stillweb.harness.tools.workspace import Outside
+from stillweb.harness.tools.store import weaker_verdict
+from stillweb.harness.tools.workspace import OutsideWorkspace
 from stillweb.proxy.browser.browser import profile_of
-from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at, state_of
-from stillweb.proxy.browser.settle import Answer
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, read_page, state_of
+from stillweb.proxy.browser.settle import BrowserResponse
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.profile import Profile
 
@@ -68,7 +68,7 @@ class BrowserSession(Browsing):
         async with self._lock:
             schema = next((tool["inputSchema"] for tool in contract()["tools"] if tool["name"] == name), None)
             if schema is None or name not in ACTIONS:
-                return ToolResult([{"type": "text", "text": said("unknown_tool", name=name)}], True)
+                return ToolResult([{"type": "text", "text": fill_string("unknown_tool", name=name)}], True)
             arguments = _renamed(arguments)
             if problem := argument_error(name, arguments, schema):
                 return self._error(problem)
@@ -93,7 +93,7 @@ class BrowserSession(Browsing):
                 lacks, failed = problem_found.miss, problem_found.failed
                 reply.address = lacks
             except PlaywrightTimeout:
-                reply.sections = Sections(errors=[said("timeout", ms=ACTION_MS)])
+                reply.sections = Sections(errors=[fill_string("timeout", ms=ACTION_MS)])
             except PlaywrightError as error:
                 reply.sections = Sections(errors=[f"Error: browserBackend.callTool: {_plain(error)}"])
             else:
@@ -109,7 +109,7 @@ class BrowserSession(Browsing):
     async def _look(self) -> PageSnapshot | None:
         if not self.tabs or self.tab.dialog is not None or self.tab.page.is_closed():
             return None
-        return await look_at(self.tab.page)
+        return await read_page(self.tab.page)
 
     def _error(self, text: str) -> ToolResult:
         sections = Sections(errors=[text])
@@ -121,7 +121,7 @@ class BrowserSession(Browsing):
         assert self.traffic is not None
         answers = self.traffic.answers[since:]
         verdicts = [_told(one.verdict) for one in answers if one.verdict] + self.new_faults()
-        worst = functools.reduce(worse, sorted(verdicts)) if verdicts else None
+        worst = functools.reduce(weaker_verdict, sorted(verdicts)) if verdicts else None
         is_error = bool(reply.sections.errors)
         meta: dict[str, Any] = {
             "contract": CONTRACT,
@@ -143,7 +143,7 @@ class BrowserSession(Browsing):
             meta["uploads"] = reply.files
         return ToolResult([{"type": "text", "text": reply.sections.text()}, *reply.images], is_error, meta)
 
-    def _place(self, answer: Answer) -> dict[str, Any] | None:
+    def _place(self, answer: BrowserResponse) -> dict[str, Any] | None:
         """Return the file, offset and payload digest of the capture that an answer names, or None."""
         name, _, offset = answer.capture.rpartition(":")
         if not name or not offset.isdigit():
@@ -168,19 +168,19 @@ class BrowserSession(Browsing):
         """Raise Problem if a dialog or file chooser must be answered before this tool may run."""
         if name in CLEARS:
             if getattr(self.tab, CLEARS[name]) is None:
-                raise Problem(said("no_modal", name=name))
+                raise Problem(fill_string("no_modal", name=name))
             return
         # a dialog stops navigation, a file chooser does not
         held = self.tab.dialog is not None and name not in NOT_HELD - {"browser_navigate"}
         if held or (self.tab.chooser is not None and name not in NOT_HELD):
-            raise Problem(said("modal", name=name))
+            raise Problem(fill_string("modal", name=name))
 
     def _refuse_outside(self, filename: str | None) -> None:
         """Raise Problem if a `filename` leads out of the workspace. No file is written in any case."""
         try:
             self.workspace.resolve(filename or "", OUTPUT)
-        except Outside as outside:
-            raise denied(outside) from None
+        except OutsideWorkspace as outside:
+            raise outside_roots_error(outside) from None
 
     def _refuse_missed_page(self, since: int) -> None:
         """Raise Problem (a network error) if the tab's document was missed or failed while recording."""
@@ -190,7 +190,7 @@ class BrowserSession(Browsing):
                 of_verdict(one.verdict) if one.kind == "document" and _same(one.url, self.tab.url) else ""
             )
             if reason:
-                raise Problem(said("network", reason=reason, url=one.url), verdict=one.verdict)
+                raise Problem(fill_string("network", reason=reason, url=one.url), verdict=one.verdict)
 
 
 def _plain(error: PlaywrightError) -> str:

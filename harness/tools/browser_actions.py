@@ -13,10 +13,17 @@ from playwright.async_api import Error as PlaywrightError
 from stillweb.harness.tools.browser_files import drop, file_upload, opens_chooser
 from stillweb.harness.tools.browser_reply import Reply, tab_lines
 from stillweb.harness.tools.browser_session import ACTION_MS, GIVEN_MS, Browsing, Problem
-from stillweb.harness.tools.browser_text import MATCHING_SECONDS, Endless, find, full_url, quoted, said
+from stillweb.harness.tools.browser_text import (
+    MATCHING_SECONDS,
+    EndlessPattern,
+    fill_string,
+    find,
+    full_url,
+    js_string,
+)
 from stillweb.harness.tools.workspace import LARGEST
 from stillweb.proxy.browser.freeze import begin_step, pass_time, step
-from stillweb.proxy.browser.page_snapshot import STILL, readable
+from stillweb.proxy.browser.page_snapshot import STILL, accessible_root
 
 Action = Callable[[Browsing, dict[str, Any], Reply], Awaitable[None]]
 CLEARS = {"browser_handle_dialog": "dialog", "browser_file_upload": "chooser"}  # tool -> the Tab's member
@@ -45,7 +52,7 @@ async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
     url = full_url(given["url"])
     reply.address = await session.navigate(url)
     reply.with_snapshot = True
-    reply.code(f"await page.goto({quoted(url)});")
+    reply.code(f"await page.goto({js_string(url)});")
 
 
 async def navigate_back(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -72,11 +79,11 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     shown = []
     if button:
         options["button"] = button
-        shown += [f"button: {quoted(button)}"] if button != "left" else []
+        shown += [f"button: {js_string(button)}"] if button != "left" else []
     if modifiers:
         options["modifiers"] = modifiers
         told = [word for names, word in _MODIFIERS if names & set(modifiers)]
-        shown.append(f"modifiers: [{', '.join(map(quoted, told))}]")
+        shown.append(f"modifiers: [{', '.join(map(js_string, told))}]")
     verb = "dblclick" if given.get("doubleClick") else "click"
     reply.with_snapshot = True
     more = "{\n  " + ",\n  ".join(shown) + "\n}" if shown else ""
@@ -113,10 +120,10 @@ async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> N
     text = given["text"]
     if given.get("slowly"):
         reply.with_snapshot = True
-        reply.code(f"await page.{code}.pressSequentially({quoted(text)});")
+        reply.code(f"await page.{code}.pressSequentially({js_string(text)});")
         await session.until_dialog(locator.press_sequentially(text, timeout=GIVEN_MS))
     else:
-        reply.code(f"await page.{code}.fill({quoted(text)});")
+        reply.code(f"await page.{code}.fill({js_string(text)});")
         await session.until_dialog(locator.fill(text, timeout=GIVEN_MS))
     if given.get("submit"):
         reply.with_snapshot = True
@@ -129,7 +136,7 @@ async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> N
     """Press a key; lend the session's clipboard for keys that copy, cut or paste: `browser_press_key`."""
     key = given["key"]
     reply.code(f"// Press {key}")
-    reply.code(f"await page.keyboard.press({quoted(key)});")
+    reply.code(f"await page.keyboard.press({js_string(key)});")
     reply.with_snapshot = key == "Enter"
     pressing = session.until_dialog(session.page.keyboard.press(key))
     if _CLIPS.fullmatch(key):
@@ -142,7 +149,7 @@ async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> N
 async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     locator, code = await session.locate(given["target"], given.get("element"))
     values = given["values"]
-    shown = quoted(values[0]) if len(values) == 1 else f"[{', '.join(map(quoted, values))}]"
+    shown = js_string(values[0]) if len(values) == 1 else f"[{', '.join(map(js_string, values))}]"
     reply.with_snapshot = True
     reply.code(f"await page.{code}.selectOption({shown});")
     await session.until_dialog(locator.select_option(values, timeout=GIVEN_MS))
@@ -156,13 +163,13 @@ async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> N
         kind, value = one["type"], one["value"]
         if kind in ("textbox", "slider"):
             await session.until_dialog(locator.fill(value, timeout=GIVEN_MS))
-            reply.code(f"await page.{code}.fill({quoted(value)});")
+            reply.code(f"await page.{code}.fill({js_string(value)});")
         elif kind in ("checkbox", "radio"):
             await session.until_dialog(locator.set_checked(value == "true", timeout=GIVEN_MS))
             reply.code(f"await page.{code}.{'check' if value == 'true' else 'uncheck'}();")
         else:
             await session.until_dialog(locator.select_option(label=value, timeout=GIVEN_MS))
-            reply.code(f"await page.{code}.selectOption({quoted(value)});")
+            reply.code(f"await page.{code}.selectOption({js_string(value)});")
     await session.rest()
 
 
@@ -171,7 +178,7 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
     assert session.traffic is not None
     time, text, gone = given.get("time"), given.get("text"), given.get("textGone")
     if not time and not text and not gone:
-        raise Problem(said("wait_none"))
+        raise Problem(fill_string("wait_none"))
     await begin_step(session.page, session.traffic)
     if time:
         reply.code(f"await new Promise(f => setTimeout(f, {_number(time)} * 1000));")
@@ -181,7 +188,7 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
     for wanted, state in ((gone, "hidden"), (text, "visible")):
         if not wanted:
             continue
-        shown = '"' + quoted(wanted)[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+        shown = '"' + js_string(wanted)[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
         reply.code(f"await page.getByText({shown}).first().waitFor({{ state: '{state}' }});")
         for _ in range(ACTION_MS // 250):
             seen = await session.until_dialog(session.page.get_by_text(wanted).first.is_visible())
@@ -189,11 +196,11 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
                 break
             await session.until_dialog(pass_time(session.page, session.traffic, 0.25, session.patience))
             if session.tab.dialog is not None:  # the page does not change behind a dialog
-                raise Problem(said("timeout", ms=ACTION_MS))
+                raise Problem(fill_string("timeout", ms=ACTION_MS))
             await begin_step(session.page, session.traffic)
         else:
-            raise Problem(said("timeout", ms=ACTION_MS))
-    reply.result(said("waited", what=text or gone or _number(time)))
+            raise Problem(fill_string("timeout", ms=ACTION_MS))
+    reply.result(fill_string("waited", what=text or gone or _number(time)))
     await session.rest()
     reply.with_snapshot = True
 
@@ -206,11 +213,11 @@ async def find_in(session: Browsing, given: dict[str, Any], reply: Reply) -> Non
     """Search the page's accessibility snapshot for a text or pattern: `browser_find`."""
     text, regex = given.get("text"), given.get("regex")
     if not text and not regex:
-        reply.error(said("find_neither"))
+        reply.error(fill_string("find_neither"))
     elif text and regex:
-        reply.error(said("find_both"))
+        reply.error(fill_string("find_both"))
     else:
-        where = await readable(session.page)
+        where = await accessible_root(session.page)
         seen = "" if where is None else await where.aria_snapshot(mode="ai", timeout=GIVEN_MS)
         reply.result(await _found("browser_find", "regex", asyncio.to_thread(find, seen, text, regex)))
 
@@ -219,11 +226,11 @@ async def _found(tool: str, argument: str, work: Awaitable[str | None]) -> str:
     """Return the result of a search by a pattern. Raise Problem for an invalid pattern, and for one that takes too long."""
     try:
         found = await work
-    except Endless:
-        raise Problem(said("timeout", ms=int(MATCHING_SECONDS * 1000))) from None
+    except EndlessPattern:
+        raise Problem(fill_string("timeout", ms=int(MATCHING_SECONDS * 1000))) from None
     if found is None:
-        problem = said("problem", message="Invalid regular expression", path=argument)
-        raise Problem(said("invalid", name=tool, problems=problem))
+        problem = fill_string("problem", message="Invalid regular expression", path=argument)
+        raise Problem(fill_string("invalid", name=tool, problems=problem))
     return found
 
 
@@ -247,7 +254,7 @@ async def tabs(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 
 def _index(session: Browsing, index: float) -> int:
     if index != int(index) or not 0 <= index < len(session.tabs):
-        raise Problem(said("no_tab", index=_number(index)))
+        raise Problem(fill_string("no_tab", index=_number(index)))
     return int(index)
 
 
@@ -280,7 +287,7 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
                 )
                 await session.until_dialog(passing)
             if asyncio.get_running_loop().time() > deadline:
-                raise Problem(said("timeout", ms=int(EVALUATE_SECONDS * 1000)))
+                raise Problem(fill_string("timeout", ms=int(EVALUATE_SECONDS * 1000)))
         answer = task.result()
     except PlaywrightError as error:
         text = error.message
@@ -294,7 +301,9 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
     text, called = answer
     shown = expression if called else f"() => ({expression})"
     reply.code(
-        f"await page.{code}.evaluate({quoted(shown)});" if code else f"await page.evaluate({quoted(shown)});"
+        f"await page.{code}.evaluate({js_string(shown)});"
+        if code
+        else f"await page.evaluate({js_string(shown)});"
     )
     reply.result(text)
 
@@ -309,7 +318,7 @@ async def network_request(session: Browsing, given: dict[str, Any], reply: Reply
     """Show one request of the list: `browser_network_request`."""
     text = await session.tab.request(int(given["index"]), given.get("part"))
     if text is None:
-        reply.error(said("no_request", index=int(given["index"])))
+        reply.error(fill_string("no_request", index=int(given["index"])))
     elif text:
         reply.result(text)
 
@@ -349,7 +358,7 @@ async def take_screenshot(session: Browsing, given: dict[str, Any], reply: Reply
     reply.result(f"- [Screenshot of {label}]({name})")
     reply.code(f"// Screenshot {label} and save it as {name}")
     reply.code(
-        f"await {place}.screenshot({{\n  path: {quoted(name)},\n  scale: 'css',\n  type: {quoted(kind)}\n}});"
+        f"await {place}.screenshot({{\n  path: {js_string(name)},\n  scale: 'css',\n  type: {js_string(kind)}\n}});"
     )
     reply.images.append(
         {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": f"image/{kind}"}
@@ -380,7 +389,7 @@ async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None
 async def close(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     await session._close()
     reply.closed = True
-    reply.result(said("no_tabs"))
+    reply.result(fill_string("no_tabs"))
     reply.code("await page.close()")
 
 

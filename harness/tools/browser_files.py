@@ -18,18 +18,18 @@ from playwright.async_api import FilePayload, Locator
 
 from stillweb.harness.tools.browser_reply import Reply
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing, Problem
-from stillweb.harness.tools.browser_text import quoted, said
-from stillweb.harness.tools.workspace import LARGEST, ROOT, Outside, Workspace
-from stillweb.proxy.browser.uploads import Given, put, type_of
+from stillweb.harness.tools.browser_text import fill_string, js_string
+from stillweb.harness.tools.workspace import LARGEST, ROOT, OutsideWorkspace, Workspace
+from stillweb.proxy.browser.uploads import UploadedFile, put, type_of
 
 OUTPUT = ROOT / ".playwright-mcp"  # the real server's output folder, which it lists among the allowed roots
 _OPENS = """(e) => { const field = e.closest("label")?.control || e;
   return field.localName === "input" && field.type === "file" && !field.disabled; }"""
 
 
-def denied(outside: Outside) -> Problem:
+def outside_roots_error(outside: OutsideWorkspace) -> Problem:
     """Return the real server's refusal of a path outside of its roots."""
-    words = said("file_denied", path=outside.path, output=OUTPUT, workspace=ROOT)
+    words = fill_string("file_denied", path=outside.path, output=OUTPUT, workspace=ROOT)
     return Problem(words, bare=True)
 
 
@@ -47,18 +47,18 @@ def read_files(paths: list[str], workspace: Workspace, folder: str) -> list[File
                 data = workspace.read(str(path), left)
                 left -= len(data)
             except IsADirectoryError:
-                raise Problem(said(folder)) from None
+                raise Problem(fill_string(folder)) from None
             except OSError as error:
                 code = errno.errorcode.get(error.errno or errno.EIO, "EIO")
                 reason = os.strerror(error.errno or errno.EIO).lower()
-                raise Problem(said("no_file", code=code, reason=reason, path=path)) from None
+                raise Problem(fill_string("no_file", code=code, reason=reason, path=path)) from None
             found.append({"name": path.name, "mimeType": type_of(path.name), "buffer": data})
-    except Outside as outside:
-        raise denied(outside) from None
+    except OutsideWorkspace as outside:
+        raise outside_roots_error(outside) from None
     return found
 
 
-def described(files: list[FilePayload]) -> list[dict[str, Any]]:
+def file_digests(files: list[FilePayload]) -> list[dict[str, Any]]:
     """Return name and digest of each file, for the trace."""
     return [{"name": one["name"], "digest": f"sha256:{sha256(one['buffer']).hexdigest()}"} for one in files]
 
@@ -87,13 +87,13 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
     assert chooser is not None
     if paths is not None:
         if len(files) > 1 and not chooser.is_multiple():
-            raise Problem(said("upload_one"))
-        plain = [Given(one["name"], one["mimeType"], one["buffer"]) for one in files]
+            raise Problem(fill_string("upload_one"))
+        plain = [UploadedFile(one["name"], one["mimeType"], one["buffer"]) for one in files]
         try:
             await session.until_dialog(put(chooser.element, session.page, plain))
-            reply.files = described(files)
+            reply.files = file_digests(files)
         except PlaywrightError:
-            raise Problem(said("context_lost")) from None
+            raise Problem(fill_string("context_lost")) from None
     await session.rest()
 
 
@@ -101,12 +101,12 @@ async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """Drop files or data onto an element: `browser_drop`."""
     paths, data = given.get("paths"), given.get("data")
     if not paths and data is None:
-        raise Problem(said("drop_neither"))
+        raise Problem(fill_string("drop_neither"))
     reply.with_snapshot = True
     locator, code = await session.locate(given["target"], given.get("element"))
     files = await asyncio.to_thread(read_files, paths or [], session.workspace, "drop_folder")
     await session.until_dialog(locator.drop({"files": files, "data": data}, timeout=GIVEN_MS))
-    reply.files = described(files)
+    reply.files = file_digests(files)
     await session.rest()
     parts: dict[str, Any] = {} if data is None else {"data": data}
     if paths:
@@ -117,7 +117,7 @@ async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
 def _object(value: Any) -> str:
     """Write a value as the real server does in its code: keys sorted, without quotes, nested ones not indented."""
     if isinstance(value, str):
-        return quoted(value)
+        return js_string(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_object, value))}]"
     lines = ",\n".join(f"  {key}: {_object(value[key])}" for key in sorted(value))

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.tools.browser_session import GIVEN_MS, Browsing
-from stillweb.harness.tools.browser_text import Sections, said
-from stillweb.proxy.browser.page_snapshot import readable
-from stillweb.proxy.replay.misses import Missed
+from stillweb.harness.tools.browser_text import Sections, fill_string
+from stillweb.proxy.browser.page_snapshot import accessible_root
+from stillweb.proxy.replay.misses import MissedRequest
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator
@@ -47,7 +47,7 @@ class Reply:
         if self.closed or not session.tabs:
             return
         downloads = session.told_downloads()
-        self.sections.events += [said("downloading", name=name) for name in downloads]
+        self.sections.events += [fill_string("downloading", name=name) for name in downloads]
         if downloads.left_out:
             self.sections.events.append(f"- Left out: {downloads.left_out} older downloads")
         if left_out := session.told_left_out():
@@ -65,14 +65,14 @@ class Reply:
         self.sections.modal = session.modal()
         if (self.with_snapshot or self.explicit) and not session.tab.is_held:
             root, depth, boxes = self.explicit or (None, None, None)
-            where = root or await readable(session.page)
+            where = root or await accessible_root(session.page)
             self.sections.snapshot = (
                 ""
                 if where is None
                 else await where.aria_snapshot(mode="ai", depth=depth, boxes=boxes, timeout=GIVEN_MS)
             )
 
-    def missed(self, missed: Iterable[Missed]) -> None:
+    def missed(self, missed: Iterable[MissedRequest]) -> None:
         """List the requests of the page that were missed and matter, so that the page is not taken for complete."""
         said_already = "\n".join(self.sections.errors)
         lines = [
@@ -88,7 +88,7 @@ class Reply:
 async def tab_lines(session: Browsing) -> list[str]:
     """Return the lines of the "Open tabs" section."""
     if not session.tabs:
-        return [said("no_tabs")]
+        return [fill_string("no_tabs")]
     lines = []
     for index, tab in enumerate(session.tabs):
         tab.header = await tab.lines()

@@ -17,16 +17,16 @@ from playwright.async_api import Error as PlaywrightError
 
 from stillweb.harness.tools.browser_shared import SharedBrowser
 from stillweb.harness.tools.browser_tabs import Tab, bounded
-from stillweb.harness.tools.browser_text import code_of, said
+from stillweb.harness.tools.browser_text import code_of, fill_string
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.browser.driver import MOST_DOWNLOADS, Driver
-from stillweb.proxy.browser.errors import Failed, forbidden_scheme
+from stillweb.proxy.browser.errors import PageFailed, forbidden_scheme
 from stillweb.proxy.browser.freeze import settle
 from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.browser.settle import SettleTimeouts, Traffic
 from stillweb.proxy.browser.uploads import contents_of
-from stillweb.proxy.replay.misses import Missed, masked_url, one_name, unseen
-from stillweb.snapshots.evidence.confidence import Confidence, both
+from stillweb.proxy.replay.misses import MissedRequest, masked_url, one_name, unseen_by_browser
+from stillweb.snapshots.evidence.confidence import Confidence, combine
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import id_in
 
@@ -121,10 +121,10 @@ class Browsing:
         self.told_faults += len(fresh)
         return fresh
 
-    def new_misses(self) -> list[Missed]:
+    def new_misses(self) -> list[MissedRequest]:
         """Return the misses since the last call, sorted by URL, because the order of a page's requests varies."""
         assert self.traffic is not None
-        found: dict[str, Missed] = {}
+        found: dict[str, MissedRequest] = {}
         all_of_them = self.gateway.missed(self.name)
         fresh = Counter(one_name(one.url) for one in all_of_them[self.told_missed :])
         for answer in self.traffic.answers[self.told :]:
@@ -135,9 +135,9 @@ class Browsing:
                 self.ahead[name] -= 1
                 continue
             fresh[name] -= fresh[name] > 0
-            found[answer.url] = Missed(answer.url, answer.kind, answer.kind not in NEVER_MISSED)
+            found[answer.url] = MissedRequest(answer.url, answer.kind, answer.kind not in NEVER_MISSED)
         self.ahead.update(fresh)
-        for one in unseen(found, all_of_them[self.told_missed :]):
+        for one in unseen_by_browser(found, all_of_them[self.told_missed :]):
             found.setdefault(one.url, one)
         small = {masked_url(one.url) for one in all_of_them if not one.matters}
         self.told, self.told_missed = len(self.traffic.answers), len(all_of_them)
@@ -150,9 +150,11 @@ class Browsing:
         """Return the lines of the "Modal state" section: the dialog or file chooser that blocks the current tab."""
         if not self.tabs:
             return []
-        lines = [said("chooser")] if self.tab.chooser is not None else []
+        lines = [fill_string("chooser")] if self.tab.chooser is not None else []
         if self.tab.dialog is not None:
-            lines.append(said("dialog", type=self.tab.dialog.type, message=bounded(self.tab.dialog.message)))
+            lines.append(
+                fill_string("dialog", type=self.tab.dialog.type, message=bounded(self.tab.dialog.message))
+            )
         return lines
 
     # ---- for the actions
@@ -182,7 +184,7 @@ class Browsing:
 
     def _answered(self, response: Response) -> None:
         self.doubted = self.doubted or "stillweb-ambiguous" in response.headers
-        self.unsure = both(self.unsure, Confidence.parse(response.headers.get("stillweb-confidence")))
+        self.unsure = combine(self.unsure, Confidence.parse(response.headers.get("stillweb-confidence")))
 
     def _opened(self, page: Page) -> None:
         tab = Tab(page)
@@ -262,14 +264,14 @@ class Browsing:
             try:
                 normal = await locator.normalize()
             except PlaywrightError:
-                raise Problem(said("stale", target=target)) from None
+                raise Problem(fill_string("stale", target=target)) from None
             return locator, code_of(str(normal._impl_obj._selector))
         try:
             locator = self.page.locator(target)
             if not await locator.count():
-                raise Problem(said("no_match", target=target))
+                raise Problem(fill_string("no_match", target=target))
         except PlaywrightError:
-            raise Problem(said("no_match", target=target)) from None
+            raise Problem(fill_string("no_match", target=target)) from None
         return locator.first, code_of(target)
 
     async def leave_forbidden(self) -> None:
@@ -278,19 +280,19 @@ class Browsing:
             url = tab.url
             if url != NO_PAGE and (scheme := forbidden_scheme(url)):
                 await tab.page.goto("about:blank")
-                raise Problem(said("protocol", scheme=scheme, url=url))
+                raise Problem(fill_string("protocol", scheme=scheme, url=url))
 
     async def navigate(self, url: str) -> str | None:
         """Load a URL or a view. Return a view's address, None for a page. Raise Problem if the snapshot lacks it."""
         assert self.traffic is not None
         assert self.context is not None
         if scheme := forbidden_scheme(url):
-            raise Problem(said("protocol", scheme=scheme, url=url))
+            raise Problem(fill_string("protocol", scheme=scheme, url=url))
         view = None
         if self.snapshot is not None and id_in(url) is not None:
             view = self.snapshot.view(url)
             if view is None:  # the page without the steps would be another view
-                raise Problem(said("network", reason=OFFLINE, url=url), miss=url)
+                raise Problem(fill_string("network", reason=OFFLINE, url=url), miss=url)
         files = contents_of(self.snapshot, view) if self.snapshot is not None and view is not None else {}
         driver = Driver(
             self.context, patience=self.patience, traffic=self.traffic, page=self.page, files=files
@@ -304,7 +306,7 @@ class Browsing:
                     await self.until_dialog(driver.perform(step, number))
                 return view.address
             await self.until_dialog(driver.open(url))
-        except Failed as error:
+        except PageFailed as error:
             text = str(error)
             if "Download is starting" in text:  # no failure in the real server either: the page stays
                 await self._file_kept()
@@ -322,7 +324,7 @@ class Browsing:
                 if "net::" in text
                 else text
             )
-            raise Problem(said("network", reason=reason, url=url), verdict=verdict) from None
+            raise Problem(fill_string("network", reason=reason, url=url), verdict=verdict) from None
         return None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.harness.tools.browser_text import matching, said
+from stillweb.harness.tools.browser_text import fill_string, matching
 from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.replay.misses import MARKED
 
@@ -195,9 +195,9 @@ class Tab:
         chosen = LEVELS[: LEVELS.index(level) + 1]
         lines = [str(message) for message in shown.kept if message.level in chosen]
         count = sum(shown.levels[one] for one in chosen)
-        head = [said("messages", total=total, errors=errors, warnings=warnings)]
+        head = [fill_string("messages", total=total, errors=errors, warnings=warnings)]
         if len(lines) != total:
-            head.append(said("messages_shown", shown=len(lines), level=level))
+            head.append(fill_string("messages_shown", shown=len(lines), level=level))
         if count > len(lines):
             head.append(f"Left out: {count - len(lines)} older messages")
         return "\n".join([*head, "", *lines])
@@ -224,7 +224,7 @@ class Tab:
             lines.append(f"{number}. {_request_line(request, response)}")
         if hidden:
             plural, them = ("", "it") if hidden == 1 else ("s", "them")
-            lines.append(said("static_hidden", count=hidden, s=plural, them=them))
+            lines.append(fill_string("static_hidden", count=hidden, s=plural, them=them))
         return "\n".join(lines)
 
     async def request(self, number: int, part: str | None) -> str | None:

@@ -28,7 +28,7 @@ def contract() -> dict[str, Any]:
     return json.loads(text)  # type: ignore[no-any-return]
 
 
-def said(key: str, /, **values: object) -> str:
+def fill_string(key: str, /, **values: object) -> str:
     """Return a string of the contract with its values filled in."""
     return str(contract()["strings"][key]).format(**values)
 
@@ -74,7 +74,7 @@ def full_url(url: str) -> str:
 # ---- code lines
 
 
-def quoted(text: str) -> str:
+def js_string(text: str) -> str:
     """Return a text as a JavaScript string in single quotes."""
     return "'" + json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
 
@@ -123,19 +123,19 @@ def code_of(selector: str) -> str:
         if found := _ROLE.fullmatch(piece):
             role, name, mode = found.groups()
             exact = ", exact: true" if mode == "s" else ""
-            more = f", {{ name: {quoted(json.loads(name))}{exact} }}" if name else ""
-            out.append(f"getByRole({quoted(role)}{more})")
+            more = f", {{ name: {js_string(json.loads(name))}{exact} }}" if name else ""
+            out.append(f"getByRole({js_string(role)}{more})")
         elif found := _TEXT.fullmatch(piece):
             kind, text, mode = found.groups()
             if kind == "has-text":
-                out.append(f"filter({{ hasText: {quoted(json.loads(text))} }})")
+                out.append(f"filter({{ hasText: {js_string(json.loads(text))} }})")
             else:
                 exact = ", { exact: true }" if mode == "s" else ""
-                out.append(f"{_BY[kind]}({quoted(json.loads(text))}{exact})")
+                out.append(f"{_BY[kind]}({js_string(json.loads(text))}{exact})")
         elif found := _ATTRIBUTE.fullmatch(piece):
             name, text, mode = found.groups()
             exact = ", { exact: true }" if mode == "s" and name != "data-testid" else ""
-            out.append(f"{_BY.get(name, 'getByTestId')}({quoted(json.loads(text))}{exact})")
+            out.append(f"{_BY.get(name, 'getByTestId')}({js_string(json.loads(text))}{exact})")
         elif piece == "nth=0":
             out.append("first()")
         elif piece == "nth=-1":
@@ -145,7 +145,7 @@ def code_of(selector: str) -> str:
         elif piece == "internal:control=enter-frame":
             out.append("contentFrame()")
         elif not piece.startswith("internal:describe="):
-            out.append(f"locator({quoted(piece)})")
+            out.append(f"locator({js_string(piece)})")
     return ".".join(out)
 
 
@@ -164,12 +164,12 @@ else:
 """
 
 
-class Endless(Exception):
+class EndlessPattern(Exception):
     """Error for a pattern that takes longer than MATCHING_SECONDS."""
 
 
 def matching(source: str, letters: str, texts: Sequence[str]) -> list[bool] | None:
-    """Return which texts a regular expression with the flags of some letters matches, or None for one that is invalid. Raise Endless.
+    """Return which texts a regular expression with the flags of some letters matches, or None for one that is invalid. Raise EndlessPattern.
 
     A process of its own searches: nothing else could end a search that takes for ever, or holds up all others meanwhile.
     """
@@ -184,7 +184,7 @@ def matching(source: str, letters: str, texts: Sequence[str]) -> list[bool] | No
             check=True,
         )
     except subprocess.TimeoutExpired:
-        raise Endless from None
+        raise EndlessPattern from None
     found: list[bool] | None = json.loads(done.stdout)
     return found
 
@@ -192,7 +192,7 @@ def matching(source: str, letters: str, texts: Sequence[str]) -> list[bool] | No
 def find(snapshot: str, text: str | None, regex: str | None) -> str | None:
     """Return the result of `browser_find`: the matching lines with context and their path from the root.
 
-    Return None for an invalid `regex`. Raise Endless.
+    Return None for an invalid `regex`. Raise EndlessPattern.
     """
     lines = snapshot.split("\n")
     matches: list[bool] | None
@@ -220,7 +220,7 @@ def find(snapshot: str, text: str | None, regex: str | None) -> str | None:
 
     hits = [i for i, matched in enumerate(matches) if matched]
     if not hits:
-        return said("find_none", query=query)
+        return fill_string("find_none", query=query)
     windows: list[list[int]] = []
     for hit in hits:
         start, end = max(0, hit - CONTEXT_LINES), min(len(lines) - 1, hit + CONTEXT_LINES)
@@ -240,7 +240,9 @@ def find(snapshot: str, text: str | None, regex: str | None) -> str | None:
             out.append(lines[index])
         snippets.append("\n".join(out))
     word = "match" if len(hits) == 1 else "matches"
-    return said("find_some", count=len(hits), word=word, query=query, snippets="\n\n----\n\n".join(snippets))
+    return fill_string(
+        "find_some", count=len(hits), word=word, query=query, snippets="\n\n----\n\n".join(snippets)
+    )
 
 
 # ---- arguments
@@ -256,7 +258,7 @@ def _received(value: object) -> str:
 def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tuple[str, str]]:
     """Yield (message, path) for each violation of the JSON schema; only keywords that the contract uses."""
     if "enum" in schema and value not in schema["enum"]:
-        yield said("wrong_option", options="|".join(f'"{one}"' for one in schema["enum"])), path
+        yield fill_string("wrong_option", options="|".join(f'"{one}"' for one in schema["enum"])), path
         return
     expected = schema.get("type")
     kinds: dict[str, tuple[type, ...]] = {
@@ -270,7 +272,7 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
         )
         if not right:
             what = "number" if expected == "integer" else str(expected)
-            yield said("wrong_type", expected=what, received=_received(value)), path
+            yield fill_string("wrong_type", expected=what, received=_received(value)), path
             return
     if expected == "object":
         known = schema.get("properties", {})
@@ -285,7 +287,10 @@ def _problems(value: Any, schema: Mapping[str, Any], path: str) -> Iterable[tupl
             elif name in lacking and "enum" in one:
                 yield from _problems(None, one, inner)
             elif name in lacking:
-                yield said("wrong_type", expected=one.get("type", "nonoptional"), received="undefined"), inner
+                yield (
+                    fill_string("wrong_type", expected=one.get("type", "nonoptional"), received="undefined"),
+                    inner,
+                )
         if isinstance(others := schema.get("additionalProperties"), dict):
             for name, one in value.items():
                 if name not in known:
@@ -301,6 +306,7 @@ def argument_error(name: str, arguments: Mapping[str, Any], schema: Mapping[str,
     if not problems:
         return None
     lines = [
-        said("problem", message=m, path=p) if p else said("problem_here", message=m) for m, p in problems
+        fill_string("problem", message=m, path=p) if p else fill_string("problem_here", message=m)
+        for m, p in problems
     ]
-    return said("invalid", name=name, problems="\n".join(lines))
+    return fill_string("invalid", name=name, problems="\n".join(lines))

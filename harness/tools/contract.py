@@ -49,7 +49,7 @@ class ToolResult:
         return "\n".join(part["text"] for part in self.content if part["type"] == "text")
 
 
-def said(text: str, *, error: bool = False, **meta: Any) -> ToolResult:
+def fill_template(text: str, *, error: bool = False, **meta: Any) -> ToolResult:
     return ToolResult([{"type": "text", "text": text}], error, meta)
 
 

@@ -11,20 +11,20 @@ from urllib.parse import urlsplit
 
 from stillweb.harness.tools.contract import load
 from stillweb.harness.tools.reader_common import (
-    hits,
-    missed,
+    best_hits,
+    miss_response,
     names,
     page,
-    recorded,
+    recorded_response,
     request_number,
     with_verdict,
 )
 from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, whole
-from stillweb.harness.tools.store import Visit, worse
+from stillweb.harness.tools.store import Visit, weaker_verdict
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.evidence.confidence import both
+from stillweb.snapshots.evidence.confidence import combine
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.text.search import SNIPPET, plain, snippet, tokens
+from stillweb.snapshots.text.search import SNIPPET, plain_text, snippet, tokens
 from stillweb.snapshots.text.text import FrozenText
 
 HOST = "api.exa.ai"
@@ -39,22 +39,22 @@ def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
     count = min(max(1, whole(body.get("numResults"), RESULTS)), MOST_RESULTS)
     if path == "/search":
         searcher.check({"num": count})
-    known, found = recorded(request, visit)
+    known, found = recorded_response(request, visit)
     if known is not None:
         return known
     if request.method != "POST" or path not in ("/search", "/contents"):
-        return missed(request, found)
+        return miss_response(request, found)
     if path == "/contents":
         return _contents(request, body, visit)
     query = body.get("query")
     if not isinstance(query, str) or not query.strip():
         return _refused(request)
     if not searcher.synthetic or body.get("stream"):
-        return missed(request, found)
+        return miss_response(request, found)
     wanted = body.get("contents")
     wanted = wanted if isinstance(wanted, dict) else {}
     results = []
-    for hit in hits(
+    for hit in best_hits(
         visit, query, count, names(body.get("includeDomains")), names(body.get("excludeDomains"))
     ):
         link = link_of(hit.address)
@@ -82,7 +82,7 @@ def _asked_for(text: FrozenText | None, wanted: dict[str, Any], query: str) -> d
         asked = how.get("query") if isinstance(how, dict) else None
         most = whole(how.get("maxCharacters"), SNIPPET) if isinstance(how, dict) else SNIPPET
         words = tokens(asked if isinstance(asked, str) and asked else query)
-        found["highlights"] = [snippet(plain(text.markdown), words, max(1, min(most, SNIPPET)))]
+        found["highlights"] = [snippet(plain_text(text.markdown), words, max(1, min(most, SNIPPET)))]
         found["highlightScores"] = [1.0]
     return found
 
@@ -98,8 +98,8 @@ def _contents(request: Request, body: dict[str, Any], visit: Visit) -> Response:
     verdict, doubted, confidence = "exact", False, None
     for url in urls[:MOST_RESULTS]:
         text, found = page(url, visit)
-        verdict, doubted = worse(verdict, found.verdict), doubted or found.ambiguous
-        confidence = both(confidence, found.confidence)
+        verdict, doubted = weaker_verdict(verdict, found.verdict), doubted or found.ambiguous
+        confidence = combine(confidence, found.confidence)
         if text is not None and text.markdown:
             told = _asked_for(text, body, "")
             results.append({"id": url, "title": text.title or None, "url": url, **told})

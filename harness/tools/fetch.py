@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from stillweb.harness.tools import jina
-from stillweb.harness.tools.contract import Contract, ToolResult, checker, load, said
-from stillweb.harness.tools.store import Found, Visit, httpx_text
+from stillweb.harness.tools.contract import Contract, ToolResult, checker, fill_template, load
+from stillweb.harness.tools.store import FoundPage, Visit, httpx_text
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request
@@ -54,7 +54,7 @@ class FetchTool:
         """Fetch a page; every slice of a document is cut from the same frozen text."""
         result = self._call(name, arguments, visit)
         if result.is_error and "error" in self.contract.strings:
-            return said(self.contract.say("error", message=result.text), error=True, **result.meta)
+            return fill_template(self.contract.say("error", message=result.text), error=True, **result.meta)
         return result
 
     def _call(self, name: str, arguments: dict[str, Any], visit: Visit) -> ToolResult:
@@ -65,12 +65,12 @@ class FetchTool:
         if self._strict is None and name == "fetch" and not plainly_valid(arguments):
             problem = checker(contract.name, "fetch").problem(arguments)
             if problem is not None:
-                return said(contract.say("invalid", message=problem), error=True)
+                return fill_template(contract.say("invalid", message=problem), error=True)
         try:
             given = _model(self._strict)(**arguments)
         except ValidationError as error:
             # pydantic's message names its release: write the contract's, whichever is installed
-            return said(_PYDANTIC.sub(contract.strings["pydantic"], str(error)), error=True)
+            return fill_template(_PYDANTIC.sub(contract.strings["pydantic"], str(error)), error=True)
         url, start, most = str(given.url), given.start_index, given.max_length
         document = self.document(url, given.raw, visit)
         if isinstance(document, ToolResult):
@@ -78,7 +78,7 @@ class FetchTool:
         content, prefix, meta = document
         text, end = cut(contract, content, start, most)
         meta["slice"] = [min(start, len(content)), end, len(content)]
-        return said(contract.say("contents", prefix=prefix, url=url, content=text), **meta)
+        return fill_template(contract.say("contents", prefix=prefix, url=url, content=text), **meta)
 
     def document(
         self, url: str, raw: bool, visit: Visit, *, for_user: bool = False
@@ -96,15 +96,15 @@ class FetchTool:
             if for_user:
                 why = contract.say("other_protocol" if parts.netloc else "no_protocol", scheme=parts.scheme)
                 text = contract.say("failed", url=url, error=why)
-            return said(text, error=True, verdict="miss", address=url)
+            return fill_template(text, error=True, verdict="miss", address=url)
         if OF_A_URL.search(url):
             return self._stored(url, raw, visit)
         if visit.live and not for_user and (refused := self._robots(url, visit)):
-            return said(refused, error=True, address=url)
+            return fill_template(refused, error=True, address=url)
         by_user = (("User-Agent", contract.strings["agent_manual"]),) if visit.live and for_user else ()
         found = visit.follow(url, by_user)
         if found.redirects:
-            return said(
+            return fill_template(
                 contract.say("failed", url=url, error=contract.say("redirects")),
                 error=True,
                 **found.meta(address=url),
@@ -113,14 +113,14 @@ class FetchTool:
             return self._read_for(url, visit) or self._missed(url, found, visit, for_user=for_user)
         if found.capture.status >= 400:
             text = contract.say("status", url=url, status=found.capture.status)
-            return said(text, error=True, **found.meta(address=url))
+            return fill_template(text, error=True, **found.meta(address=url))
         try:
             return self._content(found, raw, visit)
         except EncodingProblem as error:
             text = contract.say("failed", url=url, error=f"DecodingError({str(error)!r})")
-            return said(text, error=True, **found.meta(address=url))
+            return fill_template(text, error=True, **found.meta(address=url))
 
-    def _content(self, found: Found, raw: bool, visit: Visit) -> tuple[str, str, dict[str, Any]]:
+    def _content(self, found: FoundPage, raw: bool, visit: Visit) -> tuple[str, str, dict[str, Any]]:
         capture = found.capture
         assert capture is not None
         label = capture.mime.lower()
@@ -180,7 +180,7 @@ class FetchTool:
                     "url": frozen.meta.get("url", url),
                 }
                 return self._frozen(frozen.markdown, frozen.media), "", meta
-        return self._missed(url, Found(url), visit)
+        return self._missed(url, FoundPage(url), visit)
 
     def _read_for(self, url: str, visit: Visit) -> tuple[str, str, dict[str, Any]] | ToolResult | None:
         """Return the answer of Jina's reader for its real address; None if it is another host or a miss."""
@@ -196,17 +196,19 @@ class FetchTool:
         if (confidence := Confidence.parse(response.header("stillweb-confidence"))) is not None:
             meta |= confidence.members()
         if response.status >= 400:
-            return said(self.contract.say("status", url=url, status=response.status), error=True, **meta)
+            return fill_template(
+                self.contract.say("status", url=url, status=response.status), error=True, **meta
+            )
         content_type = response.header("content-type") or ""
         return httpx_text(response), self.contract.say("raw", content_type=content_type), meta
 
-    def _missed(self, url: str, found: Found, visit: Visit, *, for_user: bool = False) -> ToolResult:
+    def _missed(self, url: str, found: FoundPage, visit: Visit, *, for_user: bool = False) -> ToolResult:
         """Return the error of a miss: an unreachable host, or a refusal by the site's recorded robots.txt."""
         faulted = found.verdict.startswith("fault:")
         refused = None if visit.live or for_user or faulted else self._robots(url, visit)
         error = found.error or self.contract.strings["no_connection"]
         text = refused or self.contract.say("failed", url=url, error=error)
-        return said(text, error=True, **found.meta(address=url))
+        return fill_template(text, error=True, **found.meta(address=url))
 
     def _robots(self, url: str, visit: Visit) -> str | None:
         """Return the real tool's error if robots.txt forbids a page; None if the page may be fetched."""

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from stillweb.harness.tools.contract import load
-from stillweb.harness.tools.reader_common import missed, page, recorded, with_verdict
+from stillweb.harness.tools.reader_common import miss_response, page, recorded_response, with_verdict
 from stillweb.harness.tools.serper import json_response, parse_object
 from stillweb.harness.tools.store import Visit
 from stillweb.snapshots.capture import Response
@@ -26,11 +26,11 @@ def answer(request: Request, visit: Visit) -> Response:
 
     An unrecorded request for another format than Markdown, or for a part of the page, is a miss.
     """
-    known, found = recorded(request, visit)
+    known, found = recorded_response(request, visit)
     if known is not None:
         return known
     if not _plainly_asked(request):
-        return missed(request, found)
+        return miss_response(request, found)
     contract = load("jina-reader")
     url = target_of(request)
     as_json = "json" in (request.header("accept") or "")
@@ -45,7 +45,7 @@ def answer(request: Request, visit: Visit) -> Response:
     verdict, doubted = found.verdict, found.ambiguous
     if text is None:
         if found.capture is None:
-            return missed(request, found)
+            return miss_response(request, found)
         message = contract.say("unreadable", url=url)
         return with_verdict(
             json_response(

@@ -9,14 +9,14 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from stillweb.harness.tools.contract import Contract, Part, ToolResult, load, said
+from stillweb.harness.tools.contract import Contract, Part, ToolResult, fill_template, load
 from stillweb.harness.tools.serper import script_json
-from stillweb.harness.tools.store import Found, Visit, worse
-from stillweb.harness.tools.workspace import Outside
+from stillweb.harness.tools.store import FoundPage, Visit, weaker_verdict
+from stillweb.harness.tools.workspace import OutsideWorkspace
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.evidence.confidence import Confidence, both
+from stillweb.snapshots.evidence.confidence import Confidence, combine
 from stillweb.snapshots.text.pdf_text import ordered_info, page_image
-from stillweb.snapshots.text.text import PDF, FrozenText, extract, sniff, unpacked
+from stillweb.snapshots.text.text import PDF, FrozenText, extract, sniff, unpack_body
 
 CONTRACT = "pdf-reader@2.0.8"
 MOST_RANGE = 10_000  # pages of an open range such as "3-"
@@ -25,7 +25,7 @@ _DIGITS = 21  # the most digits of a number that JavaScript writes without an ex
 _INT = re.compile(r"\s*([+-]?[0-9]+)")
 
 
-class Refused(Exception):
+class SourceRefused(Exception):
     """Error for a source that can't be read; its text is the reason that the real tool gives."""
 
 
@@ -40,30 +40,30 @@ class PdfTool:
         """Read all sources: return one JSON part with the results, then each page's text and image in order."""
         problem = invalid(arguments)
         if problem is not None:
-            return said(self.contract.say("invalid", message=problem), error=True)
+            return fill_template(self.contract.say("invalid", message=problem), error=True)
         results: list[dict[str, Any]] = []
         parts: list[Part] = []
         meta: dict[str, Any] = {"verdict": "exact", "captures": []}
         pages_read = 0
         for source in arguments["sources"]:
-            found = Found("")
+            found = FoundPage("")
             try:
                 data, texts, count, found = self._source(source, arguments, visit)
             except _Missing as missing:
                 found = missing.found
                 results.append(self._failed(source, missing))
-            except Refused as refused:
+            except SourceRefused as refused:
                 results.append(self._failed(source, refused))
                 found.verdict = "exact"  # the argument is wrong, so no request was made
             else:
                 pages_read += count
                 results.append({"source": _name(source), "success": True, "data": data})
                 parts += texts
-            meta["verdict"] = worse(meta["verdict"], found.verdict)
+            meta["verdict"] = weaker_verdict(meta["verdict"], found.verdict)
             meta["captures"] += found.meta()["captures"]
             if found.ambiguous:
                 meta["ambiguous"] = True
-            if (confidence := both(Confidence.read(meta), found.confidence)) is not None:
+            if (confidence := combine(Confidence.read(meta), found.confidence)) is not None:
                 meta |= confidence.members()
             if found.uploads:
                 meta.setdefault("uploads", []).extend(found.uploads)
@@ -72,10 +72,12 @@ class PdfTool:
             meta.setdefault("address", found.url or _name(source))
         if self.most_pages is not None and pages_read > self.most_pages:
             text = f"limit reached: {pages_read} pages in one call are over the limit of {self.most_pages}"
-            return said(text, error=True, **meta, limit="pages", most=self.most_pages, asked=pages_read)
+            return fill_template(
+                text, error=True, **meta, limit="pages", most=self.most_pages, asked=pages_read
+            )
         if not any(result["success"] for result in results):
             errors = "; ".join(result["error"] for result in results)
-            return said(self.contract.say("all_failed", errors=errors), error=True, **meta)
+            return fill_template(self.contract.say("all_failed", errors=errors), error=True, **meta)
         return ToolResult([{"type": "text", "text": script_json({"results": results})}, *parts], False, meta)
 
     def _failed(self, source: dict[str, Any], reason: Exception) -> dict[str, Any]:
@@ -84,16 +86,16 @@ class PdfTool:
 
     def _source(
         self, source: dict[str, Any], arguments: dict[str, Any], visit: Visit
-    ) -> tuple[dict[str, Any], list[Part], int, Found]:
+    ) -> tuple[dict[str, Any], list[Part], int, FoundPage]:
         try:
             wanted = wanted_pages(source.get("pages"), self.contract)
         except ValueError as error:
-            raise Refused(self.contract.say("pages", source=_name(source), reason=error)) from error
+            raise SourceRefused(self.contract.say("pages", source=_name(source), reason=error)) from error
         file = self._file(source["path"], visit) if source.get("path") else None
         if file is None:
             text, found = self._load(source, visit)
         else:
-            text, found = self._read(source["path"], file), Found("", "exact")
+            text, found = self._read(source["path"], file), FoundPage("", "exact")
             found.uploads.append({"name": source["path"], "digest": f"sha256:{sha256(file).hexdigest()}"})
         pages = text.pages or ()
         total = len(pages)
@@ -122,7 +124,7 @@ class PdfTool:
             data["full_text"] = "\n\n".join(str(page["text"]) for page in texts)
         images: dict[int, bytes] = {}
         if _flag(arguments, "include_images", False):
-            body = file if file is not None else unpacked(visit.read(found))[0]
+            body = file if file is not None else unpack_body(visit.read(found))[0]
             images = self._images(body, chosen)
             data["image_info"] = [
                 {"page": n, "index": 0, "width": width, "height": height, "format": "rgb"}
@@ -142,11 +144,11 @@ class PdfTool:
                 )
         return data, parts, len(chosen), found
 
-    def _load(self, source: dict[str, Any], visit: Visit) -> tuple[FrozenText, Found]:
+    def _load(self, source: dict[str, Any], visit: Visit) -> tuple[FrozenText, FoundPage]:
         say = self.contract.say
         url = source.get("url")
         if not url:
-            raise Refused(say("which", source=_name(source)))
+            raise SourceRefused(say("which", source=_name(source)))
         found = visit.follow(url)
         if found.capture is None:
             raise _Missing(say("not_loaded", source=url, reason=self.contract.strings["fetch_failed"]), found)
@@ -165,19 +167,19 @@ class PdfTool:
         return text, found
 
     def _file(self, path: str, visit: Visit) -> bytes:
-        """Return a file of the session's workspace. Raise Refused ("not found") for any other path."""
+        """Return a file of the session's workspace. Raise SourceRefused ("not found") for any other path."""
         try:
             return visit.workspace.read(path)
-        except (OSError, Outside):
-            raise Refused(self.contract.say("not_found", path=path)) from None
+        except (OSError, OutsideWorkspace):
+            raise SourceRefused(self.contract.say("not_found", path=path)) from None
 
     def _read(self, path: str, body: bytes) -> FrozenText:
-        """Return the text of a PDF file. Raise Refused if it is not a PDF or can't be read."""
+        """Return the text of a PDF file. Raise SourceRefused if it is not a PDF or can't be read."""
         text = extract(None, Response(200, "OK", (("Content-Type", PDF),), body), address=path)
         if text is None or text.pages is None or text.meta.get("readable") is False:
             key = "empty" if not body else "password" if text and text.meta.get("encrypted") else "not_a_pdf"
             reason = self.contract.strings[key]
-            raise Refused(self.contract.say("not_loaded", source=path, reason=reason))
+            raise SourceRefused(self.contract.say("not_loaded", source=path, reason=reason))
         return text
 
     def _images(self, body: bytes, pages: list[int]) -> dict[int, bytes]:
@@ -189,17 +191,17 @@ class PdfTool:
         return images
 
 
-class _Missing(Refused):
+class _Missing(SourceRefused):
     """Error for a source that the snapshot lacks, or that is not a readable PDF there."""
 
-    def __init__(self, reason: str, found: Found) -> None:
+    def __init__(self, reason: str, found: FoundPage) -> None:
         super().__init__(reason)
         self.found = found
 
 
 def _called_otherwise(capture: Capture, response: Response) -> FrozenText | None:
     """Return the text of a PDF served with another media type, else None: the real tool looks at the bytes alone."""
-    if sniff(unpacked(response)[0]) != PDF:
+    if sniff(unpack_body(response)[0]) != PDF:
         return None
     fields = tuple(field for field in response.headers if field[0].lower() != "content-type")
     return extract(capture, replace(response, headers=(*fields, ("Content-Type", PDF))))

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlsplit
 
-from stillweb.harness.tools.store import Found, Visit
+from stillweb.harness.tools.store import FoundPage, Visit
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.request import Request
@@ -27,7 +27,7 @@ def with_verdict(
     return Response(response.status, response.reason, (*response.headers, *told), response.body)
 
 
-def missed(request: Request, found: Found) -> Response:
+def miss_response(request: Request, found: FoundPage) -> Response:
     """Return the gateway's 504 answer to a request that was missed, or that failed while recording."""
     failed = found.verdict if found.verdict.startswith(("failed:", "fault:")) else ""
     what = f"{failed} (while recording, too)" if failed else "not in the snapshot"
@@ -43,7 +43,7 @@ def missed(request: Request, found: Found) -> Response:
     return with_verdict(Response(504, "Gateway Timeout", fields, body), failed or "miss")
 
 
-def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
+def recorded_response(request: Request, visit: Visit) -> tuple[Response | None, FoundPage]:
     """Return the recorded answer with its verdict header (None if there is none), and the lookup's result."""
     found = visit.look(request)
     if found.capture is None:
@@ -51,24 +51,26 @@ def recorded(request: Request, visit: Visit) -> tuple[Response | None, Found]:
     return with_verdict(visit.read(found), found.verdict, found.ambiguous, found.confidence), found
 
 
-def page(url: str, visit: Visit) -> tuple[FrozenText | None, Found]:
+def page(url: str, visit: Visit) -> tuple[FrozenText | None, FoundPage]:
     """Return the frozen text of a page or view (None if there is none), and the lookup's result."""
     try:
         parts = urlsplit(url)
     except ValueError:  # brackets that hold no IPv6 address
-        return None, Found(url)
+        return None, FoundPage(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        return None, Found(url)
+        return None, FoundPage(url)
     if id_in(url) is not None:
         seen = visit.store.view_text(url)
-        return (seen[0], Found(url, "rendered", view=seen[1])) if seen else (None, Found(url))
+        return (seen[0], FoundPage(url, "rendered", view=seen[1])) if seen else (None, FoundPage(url))
     found = visit.follow(url)
     if found.capture is None or found.redirects or found.capture.status >= 400:
         return None, found
     return visit.store.text_of(found.capture), found
 
 
-def hits(visit: Visit, query: str, count: int, include: Sequence[str], exclude: Sequence[str]) -> list[Hit]:
+def best_hits(
+    visit: Visit, query: str, count: int, include: Sequence[str], exclude: Sequence[str]
+) -> list[Hit]:
     """Return the best `count` hits whose addresses lie in a domain of `include` and in none of `exclude`."""
     index = visit.store.index()
     if not include and not exclude:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from stillweb.harness.tools.contract import ToolResult, load
-from stillweb.harness.tools.store import Found, Store, Visit
+from stillweb.harness.tools.store import FoundPage, Store, Visit
 from stillweb.harness.tools.toolset import Limits, ToolSession, Toolset
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.capture import Capture, Response
@@ -107,12 +107,12 @@ class LiveVisit(Visit):
             )
         return self._client
 
-    def follow(self, url: str, headers: Headers = ()) -> Found:
+    def follow(self, url: str, headers: Headers = ()) -> FoundPage:
         """Follow redirects as in replay. Clear cookies first: the real tools use a new client for each page."""
         self.client().cookies.clear()
         return super().follow(url, headers)
 
-    def look(self, request: Request) -> Found:
+    def look(self, request: Request) -> FoundPage:
         """Send the request to the real web; return the capture that the recorder made of it."""
         import httpx
 
@@ -130,19 +130,19 @@ class LiveVisit(Visit):
             ) as got:
                 body = b"".join(got.iter_raw())
         except httpx.ProxyError:  # the recorder refused a tunnel because it could not reach the origin
-            return Found(request.url)
+            return FoundPage(request.url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Found(request.url, error=repr(error))
+            return FoundPage(request.url, error=repr(error))
         recorder.wait_quiet(self._name, WAIT)
         made = [c for c in recorder.captures_of(self._name, since) if c.method == request.method]
         if not made:  # the recorder answered by itself because it could not reach the origin
-            return Found(request.url)
+            return FoundPage(request.url)
         capture = made[-1]
         fields = tuple((n.decode("latin-1"), v.decode("latin-1")) for n, v in got.headers.raw)
         self._live.keep(capture, Response(got.status_code, got.reason_phrase, fields, body))
-        return Found(request.url, "exact", capture, [capture])
+        return FoundPage(request.url, "exact", capture, [capture])
 
-    def read(self, found: Found) -> Response:
+    def read(self, found: FoundPage) -> Response:
         assert found.capture is not None
         return self._live.answer(found.capture)
 

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import rfc8785
 
-from stillweb.harness.tools.contract import ToolResult, load, said
+from stillweb.harness.tools.contract import ToolResult, fill_template, load
 from stillweb.harness.tools.reader_common import page
-from stillweb.harness.tools.store import Found, Visit, client_text
+from stillweb.harness.tools.store import FoundPage, Visit, client_text
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.text.search import plain
+from stillweb.snapshots.text.search import plain_text
 
 CONTRACT = "serper-mcp@1.0.0"
 SEARCH_HOST = "google.serper.dev"
@@ -73,7 +73,7 @@ class Searcher:
         if self.most_records is not None and num > self.most_records:
             raise SearchLimit("num", self.most_records, num)
 
-    def ask(self, request: Request, visit: Visit) -> tuple[Response | None, Found]:
+    def ask(self, request: Request, visit: Visit) -> tuple[Response | None, FoundPage]:
         """Return the answer to a request to one of Serper's hosts, or None, and the lookup's result."""
         found = visit.look(request)
         if found.capture is not None:
@@ -104,7 +104,9 @@ class Searcher:
         ]
         return {"searchParameters": parameters, "organic": organic, "credits": 1 if num <= 10 else 2}
 
-    def _scrape(self, body: dict[str, Any], visit: Visit, missed: Found) -> tuple[Response | None, Found]:
+    def _scrape(
+        self, body: dict[str, Any], visit: Visit, missed: FoundPage
+    ) -> tuple[Response | None, FoundPage]:
         """Answer an unrecorded scrape of a recorded page from the page's frozen text, with the page's verdict."""
         url = body.get("url")
         if not isinstance(url, str):
@@ -133,22 +135,24 @@ class SerperTool:
 
     def _search(self, arguments: dict[str, Any], visit: Visit) -> ToolResult:
         if not arguments.get("q"):
-            return said(self.contract.strings["q_required"], error=True)
+            return fill_template(self.contract.strings["q_required"], error=True)
         body = wrapper_body(arguments)
         try:
             self.searcher.check(body)
         except SearchLimit as error:
-            return said(str(error), error=True, limit=error.limit, most=error.most, asked=error.asked)
+            return fill_template(
+                str(error), error=True, limit=error.limit, most=error.most, asked=error.asked
+            )
         url = self.contract.more["http"]["search"]
         text, problem, found = self._post(url, body, visit)
         if problem is not None:
             told = self.contract.say("search_failed", q=body["q"], error=problem)
-            return said(told, error=True, **found.meta(address=url))
-        return said(text, **found.meta(address=url, query=body["q"]))
+            return fill_template(told, error=True, **found.meta(address=url))
+        return fill_template(text, **found.meta(address=url, query=body["q"]))
 
     def _page(self, arguments: dict[str, Any], visit: Visit) -> ToolResult:
         if not arguments.get("url"):
-            return said(
+            return fill_template(
                 self.contract.say("scrape_failed", error=self.contract.strings["url_required"]), error=True
             )
         body: dict[str, Any] = {k: arguments[k] for k in ("url", "includeMarkdown") if k in arguments}
@@ -156,10 +160,10 @@ class SerperTool:
         text, problem, found = self._post(url, body, visit)
         if problem is not None:
             told = self.contract.say("scrape_failed", error=problem)
-            return said(told, error=True, **found.meta(address=url))
-        return said(text, **found.meta(address=str(body["url"])))
+            return fill_template(told, error=True, **found.meta(address=url))
+        return fill_template(text, **found.meta(address=str(body["url"])))
 
-    def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str, str | None, Found]:
+    def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str, str | None, FoundPage]:
         """Return (answer as the wrapper shows it, None, found), or ("", the wrapper's error, found)."""
         say = self.contract.say
         data = json_bytes(body)
@@ -200,7 +204,7 @@ def wrapper_body(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def text_only(markdown: str) -> str:
     """Return the lines of a Markdown text without markup; lines that are empty then are dropped."""
-    lines = (plain(line) for line in markdown.split("\n"))
+    lines = (plain_text(line) for line in markdown.split("\n"))
     return "\n".join(line for line in lines if line)
 
 

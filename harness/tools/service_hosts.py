@@ -12,7 +12,7 @@ from stillweb.harness.tools.exa import HOST as EXA_HOST
 from stillweb.harness.tools.exa import answer as exa
 from stillweb.harness.tools.jina import HOST as READER_HOST
 from stillweb.harness.tools.jina import answer as read
-from stillweb.harness.tools.reader_common import missed, with_verdict
+from stillweb.harness.tools.reader_common import miss_response, with_verdict
 from stillweb.harness.tools.serper import SCRAPE_HOST, SEARCH_HOST, SearchLimit, json_response, parse_object
 from stillweb.harness.tools.store import Visit
 from stillweb.harness.tools.tavily import HOST as TAVILY_HOST
@@ -36,7 +36,7 @@ def http_hosts(toolset: Toolset) -> dict[str, VirtualHost]:
         toolset.searcher.check(parse_object(request.body) or {})
         response, found = toolset.searcher.ask(request, visit)
         if response is None:
-            return missed(request, found)
+            return miss_response(request, found)
         return with_verdict(response, found.verdict, found.ambiguous, found.confidence)
 
     served = partial(_Host, visits)

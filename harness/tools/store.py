@@ -17,13 +17,13 @@ from stillweb.harness.tools.workspace import Workspace
 from stillweb.proxy.replay.faults import older, read_pace
 from stillweb.snapshots import Snapshot
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inflate, too_large, within
-from stillweb.snapshots.evidence.confidence import SERVED, Confidence, both
-from stillweb.snapshots.evidence.lookup import doubted
+from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inflate, bounded_parts, too_large
+from stillweb.snapshots.evidence.confidence import SERVED, Confidence, combine
+from stillweb.snapshots.evidence.lookup import confidence_of
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.http.encodings import EncodingProblem
-from stillweb.snapshots.request import Headers, Request, signed_in
+from stillweb.snapshots.request import Headers, Request, with_authorization
 from stillweb.snapshots.text.freezing import text_address, view_text_address
 from stillweb.snapshots.text.text import READ, FrozenText, extract, extract_html
 from stillweb.snapshots.warc.messages import set_cookies
@@ -53,7 +53,7 @@ VERDICTS = (
 
 
 @dataclass(slots=True)
-class Found:
+class FoundPage:
     """Result of a look-up: the last capture of a chain of redirects; a miss or failure if `capture` is None."""
 
     url: str
@@ -94,7 +94,7 @@ def place(capture: Capture) -> dict[str, Any]:
     return {"file": capture.filename, "offset": capture.offset, "digest": capture.digest, "url": capture.url}
 
 
-def worse(one: str, other: str) -> str:
+def weaker_verdict(one: str, other: str) -> str:
     """Return the weaker of two verdicts; `varies:…` and `rule:…` count by their kind."""
 
     def rank(verdict: str) -> int:
@@ -223,14 +223,14 @@ class Visit:
         self.store = store
         self._session = session
 
-    def look(self, request: Request) -> Found:
+    def look(self, request: Request) -> FoundPage:
         """Look up one request, without following a redirect."""
         met = self.faults.meet(request) if self.faults is not None else None
         if met is None:
             return self._look(request)
         self.delay += met.delay
         if error := met.broken():
-            return Found(request.url, met.verdict, error=error, **met.members())
+            return FoundPage(request.url, met.verdict, error=error, **met.members())
         if (response := met.fault.response()) is not None:
             standin = Capture(
                 "",
@@ -244,7 +244,7 @@ class Visit:
                 -1,
                 0,
             )
-            return Found(request.url, met.verdict, standin, made=response, **met.members())
+            return FoundPage(request.url, met.verdict, standin, made=response, **met.members())
         found = self._look(request)
         if found.capture is None:
             return found
@@ -260,12 +260,12 @@ class Visit:
         found.fault = met.members()["fault"]
         return found
 
-    def _look(self, request: Request) -> Found:
+    def _look(self, request: Request) -> FoundPage:
         with self.store.asking:
             lookup = self.store.matcher.lookup(
                 request, self._session, accept=self.store.accept, min_confidence=self.store.min_confidence
             )
-            found = Found(request.url, lookup.verdict, lookup.capture)
+            found = FoundPage(request.url, lookup.verdict, lookup.capture)
             if lookup.failed is not None:
                 return found
             if lookup.capture is None:
@@ -283,7 +283,7 @@ class Visit:
         found.chain.append(first_alike(self.store.snapshot, lookup.capture))
         found.verdict = self.store.snapshot.verdict_of(lookup)
         found.ambiguous = bool(lookup.ambiguous)
-        found.confidence = doubted(lookup)
+        found.confidence = confidence_of(lookup)
         if self.store.slowness and (recorded := self.store.snapshot.timing(lookup.capture)) is not None:
             self.delay += sum(recorded) * self.store.slowness
         return found
@@ -292,11 +292,11 @@ class Visit:
         """Note that a request which was not recorded was answered otherwise: by its answer it is seen what it may change."""
         self._session.happened(request, response)
 
-    def follow(self, url: str, headers: Headers = ()) -> Found:
+    def follow(self, url: str, headers: Headers = ()) -> FoundPage:
         """Look up a GET of `url` and follow redirects as httpx does."""
-        whole: Found | None = None
+        whole: FoundPage | None = None
         cookies = Cookies()
-        url, headers = signed_in(url, headers)
+        url, headers = with_authorization(url, headers)
         for _ in range(MOST_REDIRECTS + 1):
             here = self._step(url.partition("#")[0], headers, cookies)
             if whole is None:
@@ -304,11 +304,11 @@ class Visit:
             else:
                 whole.url, whole.capture = here.url, here.capture
                 whole.chain += here.chain
-                whole.verdict = worse(whole.verdict, here.verdict)
+                whole.verdict = weaker_verdict(whole.verdict, here.verdict)
                 whole.nearest, whole.error = here.nearest, here.error
                 whole.made, whole.fault = here.made, here.fault or whole.fault
                 whole.ambiguous = whole.ambiguous or here.ambiguous
-                whole.confidence = both(whole.confidence, here.confidence)
+                whole.confidence = combine(whole.confidence, here.confidence)
             if here.capture is None or here.capture.status not in REDIRECTS:
                 return whole
             answer = self.read(here)
@@ -318,7 +318,7 @@ class Visit:
             cookies.take(here.url, answer.headers)
             location = header_text(location)
             error = wrong_location(location)
-            url, headers = redirected(here.url, location, headers)
+            url, headers = redirect_target(here.url, location, headers)
             if error or not url:
                 whole.capture, whole.error = None, error
                 return whole
@@ -326,7 +326,7 @@ class Visit:
         whole.redirects = True
         return whole
 
-    def _step(self, url: str, headers: Headers, cookies: Cookies) -> Found:
+    def _step(self, url: str, headers: Headers, cookies: Cookies) -> FoundPage:
         """Look up one request of a chain with the cookies set so far; if that misses, without them."""
         sent = () if self.live else cookies.fields(url)  # a live client keeps its cookies itself
         if sent:
@@ -335,7 +335,7 @@ class Visit:
                 return found
         return self.look(Request("GET", url, headers))
 
-    def read(self, found: Found) -> Response:
+    def read(self, found: FoundPage) -> Response:
         assert found.capture is not None
         if found.made is not None:
             return found.made
@@ -404,7 +404,7 @@ def _unpacked(body: bytes, encoding: str | None) -> bytes:
 def _inflated(body: bytes, form: int) -> bytes:
     refusal = EncodingProblem(too_large("the body", IN_MEMORY))
     try:
-        return b"".join(within(Inflate(form).feed(body), IN_MEMORY, lambda: refusal))
+        return b"".join(bounded_parts(Inflate(form).feed(body), IN_MEMORY, lambda: refusal))
     except ValueError as error:
         raise EncodingProblem(str(error)) from error
 
@@ -489,7 +489,7 @@ class Cookies:
 AUTHORIZATION = "authorization"
 
 
-def redirected(url: str, location: str, headers: Headers) -> tuple[str, Headers]:
+def redirect_target(url: str, location: str, headers: Headers) -> tuple[str, Headers]:
     """Return the target of a redirect from `url` and the header fields sent there; "" if httpx refuses the target.
 
     Authorization is sent to the same server only. User and password in a `Location` are dropped.
@@ -500,7 +500,7 @@ def redirected(url: str, location: str, headers: Headers) -> tuple[str, Headers]
         there = httpx.URL(location)
         if there.scheme and not there.host:  # httpx then uses the old host, without its port
             location = str(there.copy_with(host=httpx.URL(url).host))
-        following, _ = signed_in(urljoin(url, location), ())
+        following, _ = with_authorization(urljoin(url, location), ())
         return following, headers if _same_server(url, following) else _without(headers)
     except (httpx.InvalidURL, ValueError):
         return "", headers

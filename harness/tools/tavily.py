@@ -13,18 +13,18 @@ from urllib.parse import urlsplit
 
 from stillweb.harness.tools.contract import load
 from stillweb.harness.tools.reader_common import (
-    hits,
-    missed,
+    best_hits,
+    miss_response,
     names,
     page,
-    recorded,
+    recorded_response,
     request_number,
     with_verdict,
 )
 from stillweb.harness.tools.serper import Searcher, json_response, link_of, parse_object, text_only, whole
-from stillweb.harness.tools.store import Visit, worse
+from stillweb.harness.tools.store import Visit, weaker_verdict
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.evidence.confidence import both
+from stillweb.snapshots.evidence.confidence import combine
 from stillweb.snapshots.request import Request
 
 HOST = "api.tavily.com"
@@ -39,11 +39,11 @@ def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
     body = parse_object(request.body) or {}
     if path == "/search":
         searcher.check({"num": _count(body)})
-    known, found = recorded(request, visit)
+    known, found = recorded_response(request, visit)
     if known is not None:
         return known
     if request.method != "POST" or path not in ("/search", "/extract"):
-        return missed(request, found)
+        return miss_response(request, found)
     if path == "/extract":
         return _extract(request, body, visit)
     query = body.get("query")
@@ -52,7 +52,7 @@ def answer(request: Request, visit: Visit, searcher: Searcher) -> Response:
     if len(query) > LONGEST:
         return _refused("long_query")
     if not searcher.synthetic:
-        return missed(request, found)
+        return miss_response(request, found)
     return with_verdict(json_response(_search(request, body, visit)), "synthetic")
 
 
@@ -71,7 +71,7 @@ def _count(body: dict[str, Any]) -> int:
 
 def _search(request: Request, body: dict[str, Any], visit: Visit) -> dict[str, Any]:
     query = f'"{body["query"]}"' if body.get("exact_match") is True else body["query"]
-    found = hits(
+    found = best_hits(
         visit, query, _count(body), names(body.get("include_domains")), names(body.get("exclude_domains"))
     )
     best = max((hit.score for hit in found), default=0.0) or 1.0
@@ -108,8 +108,8 @@ def _extract(request: Request, body: dict[str, Any], visit: Visit) -> Response:
     verdict, doubted, confidence = "exact", False, None
     for url in urls[:MOST_RESULTS]:
         text, found = page(url, visit)
-        verdict, doubted = worse(verdict, found.verdict), doubted or found.ambiguous
-        confidence = both(confidence, found.confidence)
+        verdict, doubted = weaker_verdict(verdict, found.verdict), doubted or found.ambiguous
+        confidence = combine(confidence, found.confidence)
         if text is None or not text.markdown:
             failed.append({"url": url, "error": load("tavily").strings["failed"]})
             continue

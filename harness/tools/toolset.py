@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from stillweb.harness._parsing import load_module
-from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, load, said
+from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, fill_template, load
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.harness.tools.workspace import Workspace
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.evidence.confidence import SERVED, read_confidence
-from stillweb.snapshots.identity.accepting import check_accept
+from stillweb.snapshots.identity.accept_level import check_accept
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Toolset:
         text = "Unknown tool: {name}"
         if len(self.contracts) == 1:
             text = self.contracts[0].strings.get("unknown_tool", text)
-        return said(text.format(name=name), error=True)
+        return fill_template(text.format(name=name), error=True)
 
     def unknown_code(self, name: str) -> int | None:
         """Return the JSON-RPC error code for an unknown tool; None if it exists or gets an error result."""
@@ -325,7 +325,7 @@ class ToolSession:
 def breach(limit: str, most: int, asked: int) -> ToolResult:
     """Return the error of a call that exceeds a limit."""
     text = f"limit reached: {limit} {asked} is over the limit of {most}"
-    return said(text, error=True, limit=limit, most=most, asked=asked)
+    return fill_template(text, error=True, limit=limit, most=most, asked=asked)
 
 
 def query_verdict(toolset: Toolset) -> Callable[[str | Mapping[str, Any]], tuple[str, tuple[str, ...]]]:

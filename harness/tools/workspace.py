@@ -21,7 +21,7 @@ ROOT = PurePosixPath("/workspace")
 LARGEST = 50_000_000  # bytes of all files of a call: the browser receives them as text
 
 
-class Outside(Exception):
+class OutsideWorkspace(Exception):
     """Error for a path that leads out of the workspace; `path` is the path as the tools know it."""
 
     def __init__(self, path: PurePosixPath) -> None:
@@ -36,14 +36,14 @@ class Workspace:
         self.folder = folder
 
     def resolve(self, path: str, base: PurePosixPath = ROOT) -> PurePosixPath:
-        """Return the absolute path of a file; relative paths begin at `base`. Raise Outside if it leads out."""
+        """Return the absolute path of a file; relative paths begin at `base`. Raise OutsideWorkspace if it leads out."""
         found = PurePosixPath(posixpath.normpath(posixpath.join(base, path)))
         if not found.is_relative_to(ROOT):
-            raise Outside(found)
+            raise OutsideWorkspace(found)
         return found
 
     def read(self, path: str, most: int = LARGEST) -> bytes:
-        """Return the bytes of a file. Raise Outside, or OSError if it is missing, can't be read or has more than `most`."""
+        """Return the bytes of a file. Raise OutsideWorkspace, or OSError if it is missing, can't be read or has more than `most`."""
         found = self.resolve(path)
         if found == ROOT:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -57,7 +57,7 @@ class Workspace:
         try:
             for name in names:
                 if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
-                    raise Outside(found)
+                    raise OutsideWorkspace(found)
                 # non-blocking: opening a pipe would wait for a writer
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
                 inner = os.open(name, flags, dir_fd=at)
@@ -89,7 +89,7 @@ def uploads_in(folder: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         try:
             data = Workspace(folder).read(name)
-        except Outside:
+        except OutsideWorkspace:
             raise UsageError(f"{path}: a link is no upload. Put a copy of the file there") from None
         except OSError as error:
             raise UsageError(
@@ -106,7 +106,7 @@ def copy_uploads(source: Path, target: Path, digests: Mapping[str, str]) -> None
             # resolved, because a run may come from other people
             place = target / Workspace().resolve(name).relative_to(ROOT)
             data = Workspace(source).read(name)
-        except (OSError, Outside):
+        except (OSError, OutsideWorkspace):
             raise DamagedInput(f"{source / name}: an upload of the run is missing. Put it back") from None
         if f"sha256:{sha256(data).hexdigest()}" != digest:
             raise DamagedInput(f"{source / name}: is not the upload that the run began with. Put it back")

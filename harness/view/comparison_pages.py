@@ -12,7 +12,7 @@ from urllib.parse import quote
 from stillweb.harness.compare.compare import (
     UNJUDGED,
     Comparison,
-    asked_otherwise,
+    changed_questions,
     compare,
     differences,
     no_evidence,
@@ -31,7 +31,7 @@ MOST_PIECES = 2000  # characters of a result shown on each side of a divergence
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class RunAgainstFirst:
     """Comparison of a run with the first: one for each part with a scale of its own, and remarks on both."""
 
     run: str
@@ -42,7 +42,7 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TaskLine:
     """Line of the table of tasks × runs: attempts and mean of each run, and the difference to the first run."""
 
     task: str
@@ -178,7 +178,7 @@ class ComparisonPages:
         )
 
 
-def _lines(tables: Sequence[RunTable], metric: str) -> list[Line]:
+def _lines(tables: Sequence[RunTable], metric: str) -> list[TaskLine]:
     found: dict[str, list[list[Row]]] = {}
     for number, table in enumerate(tables):
         for row in table.rows:
@@ -188,7 +188,7 @@ def _lines(tables: Sequence[RunTable], metric: str) -> list[Line]:
         means = [_mean(one, metric) for one in rows]
         first = means[0]
         deltas = [None if first is None or mean is None else mean - first for mean in means]
-        lines.append(Line(task, rows, means, deltas))
+        lines.append(TaskLine(task, rows, means, deltas))
     return lines
 
 
@@ -202,7 +202,7 @@ def _mean(rows: Sequence[Row], metric: str) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
-def _fits(line: Line, show: str) -> bool:
+def _fits(line: TaskLine, show: str) -> bool:
     deltas = [delta for delta in line.deltas[1:] if delta is not None]
     if show == "worse":
         return any(delta < 0 for delta in deltas)
@@ -211,7 +211,7 @@ def _fits(line: Line, show: str) -> bool:
     return any(deltas) or any(mean is None for mean in line.means)
 
 
-def _against(first: RunTable, name: str, table: RunTable, metric: str) -> Against:
+def _against(first: RunTable, name: str, table: RunTable, metric: str) -> RunAgainstFirst:
     a, b = ([row.outcome for row in one.rows] for one in (first, table))
     found: list[Comparison] = []
     reasons: list[str] = []
@@ -225,13 +225,13 @@ def _against(first: RunTable, name: str, table: RunTable, metric: str) -> Agains
         reasons.append(str(error))
     try:
         differs = differences(first.path, table.path)
-        remarks = (*parts_of_sets(first.path, table.path), *asked_otherwise(first.path, table.path))
+        remarks = (*parts_of_sets(first.path, table.path), *changed_questions(first.path, table.path))
     except (StillwebError, OSError) as error:
         differs, remarks = {}, (f"it can't be said what the runs stand on: {error}",)
-    return Against(name, tuple(found), tuple(reasons), differs, remarks)
+    return RunAgainstFirst(name, tuple(found), tuple(reasons), differs, remarks)
 
 
-def _divergence_path(names: Sequence[str], line: Line, number: int) -> str:
+def _divergence_path(names: Sequence[str], line: TaskLine, number: int) -> str:
     """Return the address of the divergence of the first run's best attempt and the other's worst (or best) one."""
     first, other = line.rows[0], line.rows[number]
     if not first or not other:

@@ -208,10 +208,10 @@ def check_page(report: CheckReport, name: str, snapshot_id: str = "") -> str:
     """Return the report of a check as one file without external links; `name` is what was checked."""
 
     def picture(png: bytes) -> str:
-        media, data = small(png)
+        media, data = small_screenshot(png)
         return f"data:{media};base64,{base64.b64encode(data).decode()}"
 
-    from stillweb.proxy.check.check import small
+    from stillweb.proxy.check.check import small_screenshot
 
     title = "Views replayed and compared"
     return _alone("check.html", title, report=report, of=name, id=snapshot_id, picture=picture)[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillweb.harness.results.kept_certificate import read_kept
-from stillweb.harness.results.summary import Mean, Summary, failed_attempts, left_out, summarise
+from stillweb.harness.results.summary import Mean, Summary, describe_left_out, failed_attempts, summarise
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.trace import Trace
 
@@ -47,7 +47,7 @@ def figures_of(path: Path) -> Figures:
     summary = summarise(path, on_trace=note)
     certificate, doubts = _certificate(path, hashes, stands_on, settings)
     failed = failed_attempts(summary)
-    remarks = [*left_out(files, summary), *([failed] if failed else [])]
+    remarks = [*describe_left_out(files, summary), *([failed] if failed else [])]
     agent = stands_on.get("agent") or {}
     kind = str(agent.get("kind", "an agent"))
     named = agent.get("model") or agent.get("name")

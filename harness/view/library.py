@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from stillweb.harness.console import decimals
 from stillweb.harness.view.snapshot_pool import SnapshotPool
 from stillweb.snapshots.errors import StillwebError
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -95,7 +95,7 @@ class Linker:
         return path
 
 
-def named(paths: Sequence[P]) -> dict[str, P]:
+def short_names(paths: Sequence[P]) -> dict[str, P]:
     """Return short, unique names for paths and addresses: their last parts, numbered if they are the same."""
     found: dict[str, P] = {}
     places: set[str] = set()
@@ -128,8 +128,8 @@ class Library:
         if self.runs:
             from stillweb.harness.view.run_table import RunTable
 
-            self.tables = {name: RunTable(path) for name, path in named(self.runs).items()}
-        self.shelf = SnapshotPool(named(self.snapshots))
+            self.tables = {name: RunTable(path) for name, path in short_names(self.runs).items()}
+        self.shelf = SnapshotPool(short_names(self.snapshots))
         self._of_run: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="stillweb-view")
         self._results: dict[Any, Future[Any]] = {}  # the longest unasked first
@@ -198,9 +198,9 @@ class Library:
         )
         environment.filters |= {
             "number": number,
-            "counted": counted,
-            "marked": marked,
-            "when": when,
+            "counted": pluralize,
+            "marked": mark_values,
+            "when": format_timestamp,
             "short": short,
             "titled": titled,
             "clipped": clipped,
@@ -237,10 +237,10 @@ class Library:
             if table.find(attempt) is None:
                 raise NotFound(f"{attempt}: no attempt of {name}")
             return None, "the attempt has not begun"
-        return readable(path if path.exists() else part)
+        return readable_trace(path if path.exists() else part)
 
 
-def readable(path: Path) -> tuple[Trace | None, str]:
+def readable_trace(path: Path) -> tuple[Trace | None, str]:
     """Return a trace up to its first line that can't be read, and what is wrong with that line ("" if none)."""
     from stillweb.harness.trace import Trace, check_event, read_json
 
@@ -303,7 +303,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return decimals(value, digits).rstrip("0").rstrip(".")
 
 
-def marked(text: str, values: Sequence[str]) -> Markup:
+def mark_values(text: str, values: Sequence[str]) -> Markup:
     """Return a text as HTML with the values marked where they stand as words."""
     if not values:
         return escape(text)
@@ -314,7 +314,7 @@ def marked(text: str, values: Sequence[str]) -> Markup:
     )
 
 
-def when(timestamp: str) -> str:
+def format_timestamp(timestamp: str) -> str:
     """Return a timestamp of 14 or 17 digits as a date and a time in UTC."""
     t = timestamp
     if len(t) < 14 or not t[:14].isdecimal():

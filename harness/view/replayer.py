@@ -20,7 +20,7 @@ MOST_ENTRIES = 300  # requests listed
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedView:
     """A replayed view: its picture as a data URI, its text, the requests with their verdicts, and what went wrong."""
 
     picture: str = ""
@@ -30,31 +30,31 @@ class Replayed:
     window: bool = False  # True if a window stays open on the display
 
 
-def replay_view(snapshot: Snapshot, view: View) -> Replayed:
+def replay_view(snapshot: Snapshot, view: View) -> ReplayedView:
     """Start a browser on a view's page in a new session, do its steps, and return what it shows.
 
     With a display the browser has a window, which stays open until it is closed.
     """
     window = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    results: SimpleQueue[Replayed] = SimpleQueue()
+    results: SimpleQueue[ReplayedView] = SimpleQueue()
 
     def work() -> None:
         try:
             asyncio.run(_replay(snapshot, view, window, results))
         except (StillwebError, OSError) as error:
-            results.put(Replayed(error=str(error)))
+            results.put(ReplayedView(error=str(error)))
 
     threading.Thread(target=work, name="stillweb-view-replay", daemon=True).start()
     return results.get()
 
 
-async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQueue[Replayed]) -> None:
+async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQueue[ReplayedView]) -> None:
     from playwright.async_api import Error
 
     from stillweb.proxy.browser.browser import BrowserHost, profile_of
     from stillweb.proxy.browser.driver import Driver
-    from stillweb.proxy.browser.errors import Failed, first_line
-    from stillweb.proxy.browser.page_snapshot import look_at
+    from stillweb.proxy.browser.errors import PageFailed, first_line
+    from stillweb.proxy.browser.page_snapshot import read_page
     from stillweb.proxy.browser.settle import SettleTimeouts
     from stillweb.proxy.browser.uploads import contents_of
     from stillweb.proxy.replay.gateway import Gateway
@@ -70,14 +70,14 @@ async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQ
                 await driver.begin(view.url)
                 for number, step in enumerate(view.steps, 1):
                     await driver.perform(step, number)
-                sight = await look_at(driver.page)
+                sight = await read_page(driver.page)
                 picture, text = base64.b64encode(sight.png).decode(), sight.text
-            except (Failed, Error) as failed:
+            except (PageFailed, Error) as failed:
                 error = first_line(failed) if isinstance(failed, Error) else str(failed)
             entries = await asyncio.to_thread(gateway.ledger.entries)
             stays = window and not error
             results.put(
-                Replayed(
+                ReplayedView(
                     f"data:image/png;base64,{picture}" if picture else "",
                     text,
                     list(entries)[:MOST_ENTRIES],

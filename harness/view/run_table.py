@@ -23,9 +23,9 @@ from stillweb.harness.compare.compare import Outcome, no_evidence, outcome_of
 from stillweb.harness.runs.run_files import RunFiles, trace_name
 from stillweb.harness.scoring import MEASURED
 from stillweb.harness.task import Task
-from stillweb.harness.trace import Counts, Trace, summed
+from stillweb.harness.trace import Counts, Trace, sum_counts
 from stillweb.snapshots._os.cache import cache_dir
-from stillweb.snapshots._os.gc_tuning import seldom_collected
+from stillweb.snapshots._os.gc_tuning import rare_collection
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
@@ -212,7 +212,7 @@ def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
         spread=spread,
         error=None if spread is None else spread / math.sqrt(len(values)),
         passed=pass_at(len(done), sum(row.right for row in done), k),
-        **summed(rows),
+        **sum_counts(rows),
     )
 
 
@@ -237,7 +237,7 @@ def sums_of(rows: Sequence[Row], metric: str) -> Sums:
         right=sum(row.right for row in done),
         live=any(row.status == UNFINISHED for row in rows),
         counts=Counter(row.color for row in rows),
-        **summed(rows),
+        **sum_counts(rows),
     )
 
 
@@ -336,7 +336,7 @@ class RunTable:
             self.problems.append(str(error))
         self._order = [(task.id, n) for task in self.tasks for n in range(1, self.epochs + 1)]
         try:
-            with seldom_collected():
+            with rare_collection():
                 kept = msgspec.msgpack.decode(
                     self._cache().read_bytes(), type=tuple[str, dict[str, tuple[int, int, Row]]]
                 )

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from stillweb.harness.servers.guarded import Guarded, configured, listening
+from stillweb.harness.servers.guarded import RequestGuard, listen, server_config
 from stillweb.harness.view.frozen_page import FrozenPages
 from stillweb.harness.view.library import Page
 from stillweb.harness.view.site import UNREADABLE, Site
@@ -30,7 +30,7 @@ _LOOPBACK = "127.0.0.1"
 class ViewServer:
     """Server of a site on loopback, as a context manager. `url` is its first page.
 
-    Forms must carry the site's token, which only its own pages know. `Guarded` refuses requests with a foreign Host
+    Forms must carry the site's token, which only its own pages know. `RequestGuard` refuses requests with a foreign Host
     or Origin.
     """
 
@@ -38,22 +38,22 @@ class ViewServer:
         self._site = site
         site.token = site.token or secrets.token_urlsafe(16)
         self._lock = threading.Lock()
-        self._listener = listening(_LOOPBACK, port)
+        self._listener = listen(_LOOPBACK, port)
         self.url = f"http://{_LOOPBACK}:{self._listener.getsockname()[1]}/"
-        other = listening(_LOOPBACK, 0)
+        other = listen(_LOOPBACK, 0)
         self._origin = f"http://{_LOOPBACK}:{other.getsockname()[1]}"
         site.frames = FrozenPages(site.shelf, self._origin, self.url.rstrip("/"))
         routes = [Route("/{_:path}", self._get), Route("/{_:path}", self._post, methods=["POST"])]
         frozen = [Route("/{_:path}", site.frames.answer)]
         self._servers = [
-            (Guarded(Starlette(routes=routes), most=_MOST_BODY), self._listener),
-            (Guarded(Starlette(routes=frozen), most=0, pages=False, opaque=True), other),
+            (RequestGuard(Starlette(routes=routes), most=_MOST_BODY), self._listener),
+            (RequestGuard(Starlette(routes=frozen), most=0, pages=False, opaque=True), other),
         ]
         self._running: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def __enter__(self) -> Self:
         for app, listener in self._servers:
-            server = uvicorn.Server(configured(app, lifespan="off"))
+            server = uvicorn.Server(server_config(app, lifespan="off"))
             thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
             thread.start()
             self._running.append((server, thread))

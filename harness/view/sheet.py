@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillweb.harness.scoring import Score
-from stillweb.harness.scoring.value_search import Wanted, wanted
+from stillweb.harness.scoring.value_search import ExpectedAnswer, accepted_answers
 from stillweb.harness.trace import Event, Trace
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 MOST_TEXT = 6000  # characters shown of an output
 Step = dict[str, Any]
@@ -29,7 +29,7 @@ class AttemptReport:
     error: str | None
     metrics: dict[str, float | None]
     answer: str | None
-    wanted: list[Wanted]  # for an answer that is no table
+    wanted: list[ExpectedAnswer]  # for an answer that is no table
     columns: list[str]
     table: list[dict[str, Any]]
     ordered: bool
@@ -72,7 +72,7 @@ def sheet_of(trace: Trace) -> AttemptReport:
         error=answer.get("error"),
         metrics=Score.from_json(score).metrics,
         answer=answer["text"],
-        wanted=wanted(trace),
+        wanted=accepted_answers(trace),
         columns=[
             str(c) for c in detail.get("columns") or [cell["column"] for cell in (rows[0] if rows else [])]
         ],
@@ -219,10 +219,10 @@ def _cut_before(text: str) -> str:
     """Return the end of a traceback, which says what was raised and where."""
     if len(text) <= MOST_TEXT:
         return text
-    return f"{counted(len(text) - MOST_TEXT, 'character')} more in the trace …\n{text[-MOST_TEXT:]}"
+    return f"{pluralize(len(text) - MOST_TEXT, 'character')} more in the trace …\n{text[-MOST_TEXT:]}"
 
 
 def _cut(text: str) -> str:
     if len(text) <= MOST_TEXT:
         return text
-    return f"{text[:MOST_TEXT]}\n… {counted(len(text) - MOST_TEXT, 'character')} more in the trace"
+    return f"{text[:MOST_TEXT]}\n… {pluralize(len(text) - MOST_TEXT, 'character')} more in the trace"

@@ -20,8 +20,8 @@ from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.words import whole_number
 
 if TYPE_CHECKING:
-    from stillweb.harness.view.snapshot_pool import Listed, SnapshotPool
-    from stillweb.snapshots.evidence.lookup import Near
+    from stillweb.harness.view.snapshot_pool import ListedCapture, SnapshotPool
+    from stillweb.snapshots.evidence.lookup import NearCapture
     from stillweb.snapshots.request import Headers
     from stillweb.snapshots.text.text import FrozenText
     from stillweb.snapshots.view import View
@@ -96,10 +96,10 @@ class SnapshotPages:
             runs=[run for run in self._site.tables if self._site.snapshot_of(run) == name],
         )
 
-    def _all(self, name: str) -> list[Listed] | None:
+    def _all(self, name: str) -> list[ListedCapture] | None:
         """Return all captures, or None while they are being read."""
         self._open(name)
-        found: list[Listed] | None = self._site.soon(
+        found: list[ListedCapture] | None = self._site.soon(
             ("captures", name, self._shelf.version(name)), partial(self._shelf.captures, name)
         )
         return found
@@ -386,7 +386,7 @@ class SnapshotPages:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedAnswer:
     """Answer that a new session would get, and what decides it. `path` is the address of its capture, "" for none."""
 
     verdict: str
@@ -395,14 +395,14 @@ class Served:
     path: str
     place: tuple[str, int] | None
     grounds: list[str]
-    nearest: list[Near]
+    nearest: list[NearCapture]
 
 
-def _served(shelf: SnapshotPool, name: str, request: Request) -> Served:
+def _served(shelf: SnapshotPool, name: str, request: Request) -> ServedAnswer:
     hit = shelf.lookup(name, request)
     found = hit.capture
     listed = shelf.listed(name, found.url) if found else []
-    return Served(
+    return ServedAnswer(
         hit.verdict,
         hit.confidence,
         hit.ambiguous,
@@ -426,7 +426,7 @@ class Counts:
     layers: list[tuple[str, list[tuple[str, int, float]]]]
 
 
-def _counts_of(captures: Sequence[Listed], views: Sequence[View], paths: Sequence[str]) -> Counts:
+def _counts_of(captures: Sequence[ListedCapture], views: Sequence[View], paths: Sequence[str]) -> Counts:
     numbers = {f"layer{number}": number for number in range(2, len(paths) + 1)}
     by_layer: dict[int, Counter[str]] = {number: Counter() for number in range(1, len(paths) + 1)}
     sites: dict[str, Counter[str]] = {}

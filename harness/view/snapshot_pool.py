@@ -28,7 +28,7 @@ LEARNT = 20_000  # captures of a snapshot whose evidence lookups keep: 2 KB each
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedCapture:
     """Members of a capture that lists show."""
 
     url: str
@@ -54,7 +54,7 @@ class SnapshotPool:
         self._paths: dict[str, tuple[str, ...]] = {name: (str(path),) for name, path in paths.items()}
         self._at: dict[str, str] = {}
         self._open: dict[str, Snapshot] = {}
-        self._captures: dict[str, list[Listed]] = {}
+        self._captures: dict[str, list[ListedCapture]] = {}
         self._states: dict[str, tuple[float, Any]] = {}  # when a folder was looked at, and its state then
         self._versions: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class SnapshotPool:
         last = max((moment for files in state or () for _, _, moment in files), default=0)
         return time.time() - last / 1e9 < UNDER_WAY
 
-    def captures(self, name: str) -> list[Listed]:
+    def captures(self, name: str) -> list[ListedCapture]:
         """Return the members of all captures that lists show; read once, which takes 10 µs a capture."""
         snapshot = self.get(name)
         if snapshot is None:
@@ -129,12 +129,12 @@ class SnapshotPool:
                 self._captures[name] = [_listed(capture) for capture in snapshot.captures()]
             return self._captures[name]
 
-    def first(self, name: str, count: int) -> list[Listed]:
+    def first(self, name: str, count: int) -> list[ListedCapture]:
         """Return the first captures, without reading all."""
         snapshot = self.get(name)
         return [_listed(capture) for capture in islice(snapshot.captures(), count)] if snapshot else []
 
-    def listed(self, name: str, url: str) -> list[Listed]:
+    def listed(self, name: str, url: str) -> list[ListedCapture]:
         return [_listed(capture) for capture in self._captures_of(name, url)]
 
     def _captures_of(self, name: str, url: str) -> list[Capture]:
@@ -201,8 +201,10 @@ class SnapshotPool:
             self._open.clear()
 
 
-def _listed(c: Capture) -> Listed:
-    return Listed(c.url, c.method, c.status, c.mime, c.timestamp, c.filename, c.offset, c.digest, c.session)
+def _listed(c: Capture) -> ListedCapture:
+    return ListedCapture(
+        c.url, c.method, c.status, c.mime, c.timestamp, c.filename, c.offset, c.digest, c.session
+    )
 
 
 def _state_of(path: Path) -> list[tuple[str, int, int]]:

@@ -22,7 +22,7 @@ from stillweb.harness.trace import Event, Trace
 from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_whole
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.harness.tools.toolset import ToolSession
@@ -198,7 +198,7 @@ async def _by_addresses(
                 differences += _otherwise(event, list(gateway.ledger.entries())[before:])
         if skipped:
             notes.append(
-                f"{counted(skipped, 'call')} before it, without an address or with a body, could not be asked for again."
+                f"{pluralize(skipped, 'call')} before it, without an address or with a body, could not be asked for again."
             )
         before = len(list(gateway.ledger.entries()))
         toolset = make_toolset(

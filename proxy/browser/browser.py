@@ -487,7 +487,8 @@ class BrowserHost:
                 if replay or not PSEUDONYM_TEXT.search(value)  # the live site knows no pseudonym
             },
             "service_workers": "block",  # whether one is installed in time depends on the machine's speed
-            "ignore_https_errors": True,  # the proxy checks the origin; Playwright's own fetches need this too
+            # the proxy checks the origin; Playwright's own fetches need this too
+            "ignore_https_errors": True,
             "accept_downloads": True,
             "proxy": proxy_settings(proxy_url),
         }
@@ -534,7 +535,7 @@ async def _begun(launching: asyncio.Future[Browser]) -> bool:
 
 
 @asynccontextmanager
-async def lent(
+async def lend_browser(
     host: BrowserHost | None, ca: Path, launch: Mapping[str, Any] | None = None
 ) -> AsyncIterator[BrowserHost]:
     """Yield the given browser, which stays open, or one of its own that is closed at the end.

@@ -13,29 +13,29 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.browser import BrowserHost, complete, lent, new_profile
+from stillweb.proxy.browser.browser import BrowserHost, complete, lend_browser, new_profile
 from stillweb.proxy.browser.documents import (
     Document,
     Documents,
-    downloaded,
+    document_of_download,
     failures_of,
     looks_like_document,
-    shown,
+    shown_pdf,
 )
 from stillweb.proxy.browser.driver import SAVED, Driver
-from stillweb.proxy.browser.errors import Failed, first_line
+from stillweb.proxy.browser.errors import PageFailed, first_line
 from stillweb.proxy.browser.page_checks import Finding, examine
 from stillweb.proxy.browser.page_snapshot import PageSnapshot, ViewRedactor, resources_of, shows_pdf
 from stillweb.proxy.browser.running import pages_at_once, run
 from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts
 from stillweb.proxy.browser.steps import Flow
-from stillweb.proxy.browser.uploads import kept
+from stillweb.proxy.browser.uploads import file_contents
 from stillweb.proxy.net.addresses import public
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import StillwebError, UsageError
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step, View, view_address
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page, Request, Response
@@ -143,7 +143,7 @@ class Recording:
         )
         resources = resources_of(sight)
         resources["pageinfo"] = page_info(view, sight, captures, **veil.json(more))
-        if files := kept(steps, self.files):
+        if files := file_contents(steps, self.files):
             resources["files"] = files
         await asyncio.to_thread(self.writer.view, view, resources)
         return view
@@ -180,7 +180,7 @@ class Visitor:
 
     def browser(self) -> AbstractAsyncContextManager[BrowserHost]:
         """Return the shared browser, or one of its own that ends with the context manager."""
-        return lent(self._host, self.recorder.ca_path, self._launch)
+        return lend_browser(self._host, self.recorder.ca_path, self._launch)
 
     def new_session(self) -> str:
         self._sessions += 1
@@ -310,9 +310,9 @@ class Fetcher(Visitor):
                         await self._linked(driver, http, found, result, tell)
             finally:
                 await context.close()
-        except (Failed, PlaywrightError) as error:
+        except (PageFailed, PlaywrightError) as error:
             await host.check()
-            said = str(error) if isinstance(error, Failed) else f"{flow.url}: {first_line(error)}"
+            said = str(error) if isinstance(error, PageFailed) else f"{flow.url}: {first_line(error)}"
             result.ok, result.error = False, self._reason(said, flow.url)
         except StillwebError as error:
             if not isinstance(error, UsageError):
@@ -372,7 +372,7 @@ class Fetcher(Visitor):
         for number, step in enumerate(flow.steps, start=1):
             answers = len(driver.traffic.answers)
             if viewer and "goto" not in step:
-                raise Failed(
+                raise PageFailed(
                     f"step {number}: {next(iter(step))}: {driver.page.url} is a PDF, with nothing to act on; "
                     "write a goto to a page before it"
                 )
@@ -410,7 +410,7 @@ class Fetcher(Visitor):
         """Load a URL. Return (None, …) for a document that no page can show."""
         try:
             response, calm = await driver.begin(url)
-        except Failed as error:
+        except PageFailed as error:
             if SAVED in str(error) or driver.downloads or "ERR_ABORTED" in str(error):
                 return None, SettleResult(True, 0.0, 0)
             raise
@@ -497,7 +497,7 @@ class Fetcher(Visitor):
     ) -> None:
         """Add a PDF that a step led to: as the browser fetched it, or whole if the viewer asked for parts."""
         url = driver.page.url.partition("#")[0]
-        document = shown(url, captures) or await http.get(url, driver.context)
+        document = shown_pdf(url, captures) or await http.get(url, driver.context)
         self._documents.add(url)
         result.documents.append(document)
         if document.error is not None:
@@ -512,7 +512,7 @@ class Fetcher(Visitor):
         await recording.new_captures()
         known = self.recorder.captures_of(recording.session)
         for download, failure in zip(saved, failures, strict=True):
-            document = await downloaded(download, failure, known)
+            document = await document_of_download(download, failure, known)
             self._documents.add(document.url)
             result.documents.append(document)
             if document.error is not None:
@@ -537,7 +537,7 @@ class Fetcher(Visitor):
                 result.notes.append(self._reason(f"{url}: {document.error}", url))
             tell(result.url, f"document {url}")
         if len(wanted) > MAX_LINKED:
-            result.notes.append(f"{counted(len(wanted) - MAX_LINKED, 'linked PDF')} left out")
+            result.notes.append(f"{pluralize(len(wanted) - MAX_LINKED, 'linked PDF')} left out")
 
 
 def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Flow]:

@@ -76,7 +76,9 @@ async def failures_of(downloads: Iterable[Download]) -> list[str | None]:
     return await asyncio.gather(*map(failure, downloads))
 
 
-async def downloaded(download: Download, failure: str | None, captures: Iterable[Capture]) -> Document:
+async def document_of_download(
+    download: Download, failure: str | None, captures: Iterable[Capture]
+) -> Document:
     """Return a download that has ended as a document.
 
     A file that the page made itself (blob:, data:) has no capture.
@@ -94,7 +96,7 @@ async def downloaded(download: Download, failure: str | None, captures: Iterable
     return Document(url, capture.status, capture.mime or "", size, failure)
 
 
-def shown(url: str, captures: Iterable[Capture]) -> Document | None:
+def shown_pdf(url: str, captures: Iterable[Capture]) -> Document | None:
     """Return a PDF that the browser shows, None if it was not recorded whole.
 
     The viewer may ask for parts only.

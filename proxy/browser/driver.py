@@ -16,7 +16,13 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.proxy.browser.bounded_evaluate import answered
-from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line, forbidden_scheme
+from stillweb.proxy.browser.errors import (
+    AmbiguousElement,
+    PageFailed,
+    UnusableElement,
+    first_line,
+    forbidden_scheme,
+)
 from stillweb.proxy.browser.freeze import ask_all, begin_step, pass_time, settle
 from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts, Traffic
@@ -66,7 +72,7 @@ _LOOK = """(e) => {
 
 
 async def locate(page: Page, given: dict[str, Any]) -> Locator:
-    """Return the one visible element that a target means. Raises Failed if there is none, or several."""
+    """Return the one visible element that a target means. Raises PageFailed if there is none, or several."""
     root: Page | FrameLocator = page
     for part in given["frame"].split(">>>") if "frame" in given else ():
         root = root.frame_locator(part.strip())
@@ -93,7 +99,9 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
             continue
         if "nth" in given:
             if given["nth"] > len(places):
-                raise Failed(f"there are only {len(places)} of {named(given)}, not {given['nth']}")
+                raise PageFailed(
+                    f"there are only {len(places)} of {describe_target(given)}, not {given['nth']}"
+                )
             return found.nth(places[given["nth"] - 1])
         if len(places) == 1:
             return found.nth(places[0])
@@ -105,8 +113,10 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
                     return operable.nth(seen[0])
         other = "css" if way == "role" else "role"
         several = f"{len(places)} elements ({await _told_apart(found, places)})"
-        raise Unclear(f"{named(given)} means {several}: add nth, or name it by {other}")
-    raise Unclear(f"no element with {named(given)} on {page.url}{await _there(root, given)}")
+        raise AmbiguousElement(f"{describe_target(given)} means {several}: add nth, or name it by {other}")
+    raise AmbiguousElement(
+        f"no element with {describe_target(given)} on {page.url}{await _there(root, given)}"
+    )
 
 
 async def _there(root: Page | FrameLocator, given: dict[str, Any]) -> str:
@@ -151,7 +161,7 @@ async def _seen(found: Locator) -> range | list[int]:
     return [i for i in range(min(count, 200)) if await found.nth(i).is_visible()]
 
 
-def named(given: dict[str, Any]) -> str:
+def describe_target(given: dict[str, Any]) -> str:
     """Return the target in words."""
     way = next((way for way in TARGETS if way in given), None)
     if way is None:
@@ -307,14 +317,14 @@ class Driver:
         return calm
 
     async def open(self, url: str, *, anew: bool = True) -> tuple[Response | None, SettleResult]:
-        """Load a URL and wait until the page is quiet. Raises Failed with the network's reason.
+        """Load a URL and wait until the page is quiet. Raises PageFailed with the network's reason.
 
         With `anew` false, the load counts as one of the steps done so far. Every address that a browser opens
         passes here, so refused schemes are never opened. Chromium itself keeps a page's requests (links,
         scripts, redirects, frames) from the browser's own pages and from files.
         """
         if scheme := forbidden_scheme(url):
-            raise Failed(
+            raise PageFailed(
                 f"{url}: pages of the scheme {scheme}: are never opened. Name an http or https address"
             )
         if anew:
@@ -327,12 +337,12 @@ class Driver:
         try:
             response = await self.page.goto(url, wait_until="commit", timeout=self.patience.real * 1000)
         except PlaywrightTimeout:
-            raise Failed(f"{url}: no answer within {self.patience.real:g} s") from None
+            raise PageFailed(f"{url}: no answer within {self.patience.real:g} s") from None
         except PlaywrightError as error:
-            raise Failed(f"{url}: {first_line(error).partition(' at http')[0]}") from None
+            raise PageFailed(f"{url}: {first_line(error).partition(' at http')[0]}") from None
         verdict = response.headers.get("stillweb-verdict", "") if response is not None else ""
         if verdict.partition(":")[0] in ("miss", "failed"):
-            raise Failed(f"{url}: not in the snapshot ({verdict})")
+            raise PageFailed(f"{url}: not in the snapshot ({verdict})")
         return response, await self.rest()
 
     async def _answer(self, dialog: Any) -> None:
@@ -405,24 +415,24 @@ class Driver:
         return response, calm
 
     async def perform(self, step: Step, number: int = 1) -> SettleResult:
-        """Perform a canonical step and wait until the page is quiet. Raises Failed, naming the step."""
+        """Perform a canonical step and wait until the page is quiet. Raises PageFailed, naming the step."""
         action, given = next(iter(step.items()))
         before = len(self.traffic.answers)
         await begin_step(self.page, self.traffic)
         try:
             calm = await getattr(self, f"_{action}")(given)
-        except Failed as error:
+        except PageFailed as error:
             raise type(error)(f"step {number}: {action}: {error}") from None
         except PlaywrightTimeout:
-            raise Unusable(
-                f"step {number}: {action}: {named(given)} can't be used (hidden, covered or moving)"
+            raise UnusableElement(
+                f"step {number}: {action}: {describe_target(given)} can't be used (hidden, covered or moving)"
             ) from None
         except PlaywrightError as error:
-            raise Failed(f"step {number}: {action}: {first_line(error)}") from None
+            raise PageFailed(f"step {number}: {action}: {first_line(error)}") from None
         calm = calm if calm is not None else await self.rest()
         for missed in self.traffic.missed(before):
             if missed.kind == "document":
-                raise Failed(f"step {number}: {action}: {missed.url}: not in the snapshot (miss)")
+                raise PageFailed(f"step {number}: {action}: {missed.url}: not in the snapshot (miss)")
         return calm
 
     # ---- the actions
@@ -431,10 +441,10 @@ class Driver:
         try:
             url = urljoin(self.page.url, given["url"])
         except ValueError as error:
-            raise Failed(f"{given['url']}: is no URL ({error})") from None
+            raise PageFailed(f"{given['url']}: is no URL ({error})") from None
         try:
             _, calm = await self.open(url, anew=False)
-        except Failed as error:
+        except PageFailed as error:
             if SAVED not in str(error):
                 raise
             return await self.rest()  # the page stays as it is
@@ -445,7 +455,7 @@ class Driver:
         way = "option" if "option" in given else "value"
         wanted = given[way] if isinstance(given[way], list) else [given[way]]
         if await answered(element.evaluate("(e) => e.localName")) != "select":
-            raise Failed(f"{named(given)} is no select element; use click")
+            raise PageFailed(f"{describe_target(given)} is no select element; use click")
         known: list[list[str]] = await answered(element.evaluate(_OPTIONS))
         places = []
         for one in wanted:
@@ -460,8 +470,8 @@ class Driver:
             )
             if place is None:
                 has = ", ".join(repr(texts[0]) for texts in known[:12])
-                raise Failed(
-                    f"{named(given)} has no {way} {one!r} (it has {has}{', …' if len(known) > 12 else ''})"
+                raise PageFailed(
+                    f"{describe_target(given)} has no {way} {one!r} (it has {has}{', …' if len(known) > 12 else ''})"
                 )
             places.append(place)
         await element.select_option(index=places, timeout=ACTION_MS)
@@ -491,7 +501,7 @@ class Driver:
 
     async def _upload(self, given: dict[str, Any]) -> None:
         element = await locate(self.page, given)
-        await upload(element, self.page, given, self.files, self.redactor, named=named(given))
+        await upload(element, self.page, given, self.files, self.redactor, named=describe_target(given))
 
     async def _check(self, given: dict[str, Any]) -> None:
         await self._tick(given, True)
@@ -511,7 +521,7 @@ class Driver:
         if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
             return  # the click loaded a new document, which shows the choice in its own way
         if await element.is_checked() != wanted:
-            raise Failed(f"{named(given)} did not change when it was clicked")
+            raise PageFailed(f"{describe_target(given)} did not change when it was clicked")
 
     async def _click_label(self, element: Locator) -> bool:
         """Click a field's label, as a person does who can't see the field. Return False if impossible."""
@@ -549,7 +559,7 @@ class Driver:
                 continue
             await pass_time(self.page, self.traffic, 0.5, self.patience)
         what = given.get("selector") or given.get("text") or given.get("gone")
-        raise Failed(
+        raise PageFailed(
             f"{what!r} {'stays' if 'gone' in given else 'does not appear'} within 10 s of the page's time"
         )
 
@@ -590,7 +600,7 @@ class Driver:
             return
         found = await next_page_of(self.page)
         if found is None:
-            raise Failed(f"no link or button to a next page on {self.page.url}")
+            raise PageFailed(f"no link or button to a next page on {self.page.url}")
         await found.click(timeout=ACTION_MS)
 
 

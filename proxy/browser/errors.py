@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from playwright.async_api import Error as PlaywrightError
 
 
-class Failed(StillwebError):
+class PageFailed(StillwebError):
     """A page that could not be loaded, or a step that could not be done. The message is one line."""
 
     exit_code = 1
 
 
-class Unclear(Failed):
+class AmbiguousElement(PageFailed):
     """A step that names no element, or several. Nothing was done."""
 
 
-class Unusable(Failed):
+class UnusableElement(PageFailed):
     """An element that could not be used within the time allowed. Something may have been done."""
 
 

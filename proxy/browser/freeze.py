@@ -20,7 +20,7 @@ from urllib.parse import quote
 from playwright.async_api import Error as PlaywrightError
 
 from stillweb.proxy.browser.documents import MOST_REDIRECTS
-from stillweb.proxy.browser.settle import WORKER, Listening, SettleResult, SettleTimeouts, Traffic
+from stillweb.proxy.browser.settle import WORKER, PageStreams, SettleResult, SettleTimeouts, Traffic
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.detect import SECRET_NAMES
@@ -191,7 +191,7 @@ async def step(page: Page, traffic: Traffic, ms: float, patience: SettleTimeouts
     """
     state = await ask_all(page, f"run({ms}, {{{how}}})", min(ASK, patience.real))
     if state is not None:
-        await told_of_tabs(page, traffic, state, patience)
+        await wait_for_tabs(page, traffic, state, patience)
     return state
 
 
@@ -204,7 +204,7 @@ async def begin_step(page: Page, traffic: Traffic) -> None:
     await ask_all(page, f"ask({traffic.steps})")
 
 
-async def told_of_tabs(page: Page, traffic: Traffic, state: State, patience: SettleTimeouts) -> bool:
+async def wait_for_tabs(page: Page, traffic: Traffic, state: State, patience: SettleTimeouts) -> bool:
     """Wait until the browser has reported the tabs that the page opened. Return True if there are any."""
     if not state["untold"]:
         return False
@@ -253,7 +253,7 @@ async def settle(page: Page, traffic: Traffic, patience: SettleTimeouts | None =
     deadline = loop.time() + patience.real
     spent = since = 0.0
     loading = loop.time() + LOADING
-    listening = Listening(page, traffic, patience, deadline)
+    listening = PageStreams(page, traffic, patience, deadline)
     rounds = settled = asked = 0
     unasked = traffic.unasked
     fetched: int | None = None  # number of the page's fetches, as it last reported
@@ -315,7 +315,7 @@ async def settle(page: Page, traffic: Traffic, patience: SettleTimeouts | None =
         if not rested:
             continue
         after = await ask_all(page, "frames()")
-        if after is None or await told_of_tabs(page, traffic, after, patience) or traffic.count != before:
+        if after is None or await wait_for_tabs(page, traffic, after, patience) or traffic.count != before:
             continue
         if after["mutations"] != state["mutations"] and since < patience.virtual and settled < 20:
             settled += 1  # observers or the last network events changed it: once more

@@ -58,7 +58,7 @@ class RecordJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class JobResult:
     """The result of a job, without secrets: a row of the table, failures as (URL, reason), and counts."""
 
     number: int
@@ -80,7 +80,7 @@ def record_on_cluster(
     provenance: Provenance | None = None,
     recorder: Mapping[str, Any] | None = None,
     progress: Callable[[str, str], None] | None = None,
-) -> list[Recorded]:
+) -> list[JobResult]:
     """Record URLs with their steps into a new snapshot directory; return the results in the order of the jobs.
 
     `recorder` holds arguments of Recorder; files that it names must be where all nodes see them. Raises UsageError
@@ -102,9 +102,9 @@ def record_on_cluster(
             provenance or provenance_now("browser", {}),
             recorder or {},
         )
-        found: list[Recorded] = []
+        found: list[JobResult] = []
 
-        def done(result: Recorded) -> None:
+        def done(result: JobResult) -> None:
             found.append(result)
             if progress is not None:
                 progress(result.row["url"], f"{len(found)} of {len(jobs)}, {result.row['result']}")
@@ -150,7 +150,7 @@ def _jobs(
     ]
 
 
-def record_part(job: RecordJob) -> Recorded:
+def record_part(job: RecordJob) -> JobResult:
     """Record one URL in this process into its part, unless the part is there; return the result."""
     if not job.path.is_dir():
         made = job.folder / f".{job.number:06d}-{uuid.uuid4().hex}"
@@ -165,7 +165,7 @@ def record_part(job: RecordJob) -> Recorded:
         finally:
             shutil.rmtree(made, ignore_errors=True)
     found = json.loads((job.path / RESULT).read_text())
-    return Recorded(**found | {"failures": [(url, why) for url, why in found["failures"]]})
+    return JobResult(**found | {"failures": [(url, why) for url, why in found["failures"]]})
 
 
 def _record(job: RecordJob, path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from stillweb.proxy.browser.browser import complete, new_profile
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _storage(path: Path) -> dict[str, Any]:
     """Return a storage state as Playwright's `context.storage_state(path=…)` wrote it."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        state = shaped(value, _State)
+        state = convert(value, _State)
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
     except ValueError as error:

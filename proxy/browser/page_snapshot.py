@@ -74,7 +74,7 @@ def without_references(aria: str) -> str:
     return _REFERENCE.sub("", aria)
 
 
-async def readable(page: Page) -> Page | Locator | None:
+async def accessible_root(page: Page) -> Page | Locator | None:
     """Return the page, or the element in it, from which to take an accessibility snapshot.
 
     Playwright would wait in vain for a body that the page lacks, so a document without one, such as an SVG,
@@ -88,7 +88,7 @@ async def readable(page: Page) -> Page | Locator | None:
 
 async def accessibility(page: Page) -> str:
     """Return the accessibility snapshot of a page and its frames; "" if the page has no root."""
-    read = await readable(page)
+    read = await accessible_root(page)
     if read is None:
         return ""
     return without_references(await read.aria_snapshot(mode="ai", timeout=SECONDS * 1000))
@@ -116,7 +116,7 @@ STILL = "progress:indeterminate { appearance: none !important }"
 FONTS = 5.0
 
 
-async def picture(page: Page, *, full: bool = False) -> bytes:
+async def take_picture(page: Page, *, full: bool = False) -> bytes:
     """Return a PNG of the viewport with animations ended and no caret.
 
     It is retried once, as drawing may be busy. Returns b"" for a document that broke off before it had a
@@ -221,7 +221,7 @@ def resources_of(sight: PageSnapshot) -> dict[str, bytes]:
     }
 
 
-async def look_at(page: Page, *, with_picture: bool = True) -> PageSnapshot:
+async def read_page(page: Page, *, with_picture: bool = True) -> PageSnapshot:
     """Read a settled page with its frames. Raises Playwright's Error if the page is gone."""
     frames = [frame for frame in page.frames if frame is not page.main_frame]
     main, aria, *inner = await asyncio.gather(
@@ -241,7 +241,7 @@ async def look_at(page: Page, *, with_picture: bool = True) -> PageSnapshot:
         text=tidy("\n\n".join(texts)),
         html=_with_frames(main["html"], framed),
         aria=str(aria),
-        png=await picture(page) if with_picture else b"",
+        png=await take_picture(page) if with_picture else b"",
         state=_joined(main["state"], framed),
         pdfs=tuple(dict.fromkeys(pdfs)),
     )
@@ -315,23 +315,23 @@ class ViewRedactor:
         )
 
     async def look(self, page: Page, *, with_picture: bool = True) -> PageSnapshot:
-        """Read a page as `look_at` does, without secrets.
+        """Read a page as `read_page` does, without secrets.
 
         All answers that the page got must have passed the redactor before.
         """
         if self.redactor is None:
-            return await look_at(page, with_picture=with_picture)
-        sight = self.sight(await look_at(page, with_picture=False))
+            return await read_page(page, with_picture=with_picture)
+        sight = self.sight(await read_page(page, with_picture=False))
         return await self.drawn(sight, page) if with_picture else sight
 
     async def drawn(self, sight: PageSnapshot, page: Page) -> PageSnapshot:
         """Return the content with a picture of the page, which must have rested since, without secrets."""
         if not sight.veiled:
-            return replace(sight, png=await picture(page))
+            return replace(sight, png=await take_picture(page))
         async with AsyncExitStack() as stack:
             for frame in page.frames:
                 await stack.enter_async_context(self._over(frame))
-            return replace(sight, png=await picture(page))
+            return replace(sight, png=await take_picture(page))
 
     @asynccontextmanager
     async def _over(self, frame: Frame) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stillweb.snapshots._os.signals import heard_signals, hearing
+from stillweb.snapshots._os.signals import handle_signals, installed_handlers
 from stillweb.snapshots.errors import StillwebError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _cancelling(tasks: list[asyncio.Task[T]], heard: list[Callable[[], None]]) -
 
     The calls of their former handlers are appended to `heard`.
     """
-    before = heard_signals()
+    before = installed_handlers()
 
     def hear(number: int, frame: Any) -> None:
         heard.append(lambda: before[signal.Signals(number)](number, None))
@@ -99,5 +99,5 @@ def _cancelling(tasks: list[asyncio.Task[T]], heard: list[Callable[[], None]]) -
             with suppress(RuntimeError):  # its loop has just ended
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
-    with hearing(before, hear):
+    with handle_signals(before, hear):
         yield

@@ -123,7 +123,7 @@ MOST_PAGES = 50
 MOST_REQUESTS = 20_000  # requests of a context that are kept; a page may send them in a loop
 
 
-class Answer(NamedTuple):
+class BrowserResponse(NamedTuple):
     """A response, as the browser saw it.
 
     `verdict` and `capture` come from a replaying gateway, else they are "".
@@ -154,7 +154,7 @@ class Traffic:
     failures: Newest[tuple[str, str, str]] = field(
         default_factory=lambda: Newest(MOST_REQUESTS, lambda failure: len(failure[0]))
     )
-    answers: Newest[Answer] = field(
+    answers: Newest[BrowserResponse] = field(
         default_factory=lambda: Newest(MOST_REQUESTS, lambda answer: len(answer.url))
     )
     # URLs of all requests; of an answer that the browser refuses, nothing else is reported
@@ -243,14 +243,16 @@ class Traffic:
 
     def _unheard(self, url: str, said: str) -> None:
         if "504" in said:  # the gateway's answer to a socket that it does not have
-            self.answers.append(Answer(url, "websocket", 504, "miss", ""))
+            self.answers.append(BrowserResponse(url, "websocket", 504, "miss", ""))
 
     def _console(self, message: ConsoleMessage) -> None:
         for value in message.args:  # driver and client keep each, with its text, as long as the page is open
             self._end_later(value.dispose())
         text = message.text
         if text.startswith("stillweb: miss: ws"):
-            self.answers.append(Answer(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", ""))
+            self.answers.append(
+                BrowserResponse(text.removeprefix("stillweb: miss: "), "websocket", 0, "miss", "")
+            )
         elif text.startswith("stillweb: worker: "):
             self.unloaded.append(text.removeprefix("stillweb: worker: "))
         elif text == "stillweb: windows: blocked":
@@ -307,7 +309,7 @@ class Traffic:
         if response.request.resource_type in _DRAWN:
             self._end_later(self._stop(response.request))
         self.answers.append(
-            Answer(
+            BrowserResponse(
                 MARKED.sub("", response.url),
                 response.request.resource_type,
                 response.status,
@@ -346,7 +348,7 @@ class Traffic:
             for url in dict.fromkeys(self.unloaded)
         ]
 
-    def missed(self, since: int = 0) -> list[Answer]:
+    def missed(self, since: int = 0) -> list[BrowserResponse]:
         """Return the answers from number `since` on that are misses."""
         return [answer for answer in self.answers[since:] if answer.verdict == "miss"]
 
@@ -421,7 +423,7 @@ _TEXT = """() => {
 }"""
 
 
-class Listening:
+class PageStreams:
     """The streams of a page during one settling, which ends at the loop's time `deadline`."""
 
     def __init__(self, page: Page, traffic: Traffic, patience: SettleTimeouts, deadline: float) -> None:

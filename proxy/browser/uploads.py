@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.browser.bounded_evaluate import answered
-from stillweb.proxy.browser.errors import Failed
+from stillweb.proxy.browser.errors import PageFailed
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.detect import known_formats
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Locator, Page
@@ -50,7 +50,7 @@ _SET = """(e, [files, lastModified]) => {
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UploadedFile:
     """A file in the form in which a page gets it."""
 
     name: str
@@ -63,7 +63,7 @@ def type_of(name: str) -> str:
     return _TYPES.guess_type(name)[0] or "application/octet-stream"
 
 
-async def put(field: ElementHandle, page: Page, files: Iterable[Given]) -> None:
+async def put(field: ElementHandle, page: Page, files: Iterable[UploadedFile]) -> None:
     """Give files to a field, or to that of a label, as if a person had chosen them."""
     frame = await field.owner_frame() or page
     plain = [
@@ -136,7 +136,7 @@ def _bytes_of(path: Path) -> bytes:
 # ---- what a view keeps of them
 
 
-def named_in(steps: Iterable[Step]) -> dict[str, File]:
+def files_of_steps(steps: Iterable[Step]) -> dict[str, File]:
     """Return the files of steps, each once, by digest in the order of the steps."""
     given = [step["upload"] for step in steps if "upload" in step]
     return {one["digest"]: one for arguments in given for one in files_of(arguments)}
@@ -151,17 +151,17 @@ def names_of(given: dict[str, Any]) -> list[str]:
     return [one["name"] for one in files_of(given)]
 
 
-def kept(steps: Iterable[Step], contents: Mapping[str, bytes]) -> bytes:
+def file_contents(steps: Iterable[Step], contents: Mapping[str, bytes]) -> bytes:
     """Return the bytes of the steps' files, one after the other. The steps say how long each is."""
-    return b"".join(contents[digest] for digest in named_in(steps))
+    return b"".join(contents[digest] for digest in files_of_steps(steps))
 
 
 def contents_of(snapshot: Snapshot, view: View) -> dict[str, bytes]:
-    """Return the bytes of a view's files by digest, as `kept` stored them.
+    """Return the bytes of a view's files by digest, as `file_contents` stored them.
 
     Files that differ from their digest in the steps are left out.
     """
-    named = named_in(view.steps)
+    named = files_of_steps(view.steps)
     data = (snapshot.resource("files", view.address) or b"") if named else b""
     return dict(_cut(data, named.values()))
 
@@ -187,26 +187,26 @@ async def upload(
     *,
     named: str,
 ) -> None:
-    """Give a step's files to its element. Raises Failed if it takes no files, or they can't be had."""
+    """Give a step's files to its element. Raises PageFailed if it takes no files, or they can't be had."""
     wanted = files_of(given)
     is_field, disabled, several, folder, kind = await answered(element.evaluate(_FIELD))
     if not is_field:
-        raise Failed(
+        raise PageFailed(
             f"{named} is no field for files but {kind}; name the field, such as css: input[type=file]"
         )
     if disabled:
-        raise Failed(f"{named} is disabled")
+        raise PageFailed(f"{named} is disabled")
     if folder:
-        raise Failed(f"{named} takes a folder, not files")
+        raise PageFailed(f"{named} takes a folder, not files")
     if len(wanted) > 1 and not several:
-        raise Failed(f"{named} takes one file, not {counted(len(wanted), 'file')}")
+        raise PageFailed(f"{named} takes one file, not {pluralize(len(wanted), 'file')}")
     files = []
     for one in wanted:
         data = contents.get(one["digest"])
         if data is None:
-            raise Failed(f"the bytes of {one['name']!r} ({one['digest']}) are not at hand")
+            raise PageFailed(f"the bytes of {one['name']!r} ({one['digest']}) are not at hand")
         if redactor is not None and (redactor.knows([data]) or any(known_formats(data))):
-            raise Failed(f"{one['name']!r} holds a secret, which would be kept; see --keep-secrets")
-        files.append(Given(one["name"], one["type"], data))
+            raise PageFailed(f"{one['name']!r} holds a secret, which would be kept; see --keep-secrets")
+        files.append(UploadedFile(one["name"], one["type"], data))
     field = await element.element_handle()
     await put(field, page, files)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.browser import BrowserHost, lent, profile_of
+from stillweb.proxy.browser.browser import BrowserHost, lend_browser, profile_of
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.errors import Failed, first_line
-from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at, resources_of
+from stillweb.proxy.browser.errors import PageFailed, first_line
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, read_page, resources_of
 from stillweb.proxy.browser.running import pages_at_once, run
-from stillweb.proxy.browser.settle import Answer, SettleTimeouts
+from stillweb.proxy.browser.settle import BrowserResponse, SettleTimeouts
 from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.browser.uploads import contents_of
-from stillweb.proxy.replay.misses import Missed, one_name, unseen
+from stillweb.proxy.replay.misses import MissedRequest, one_name, unseen_by_browser
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.profile import Profile
@@ -150,10 +150,10 @@ def changes(before: str, after: str, most: int = 12) -> list[str]:
 
 def compare_captures(
     view: View,
-    answers: Sequence[Answer],
+    answers: Sequence[BrowserResponse],
     snapshot: Snapshot,
     result: ViewCheck,
-    missed: Sequence[Missed] = (),
+    missed: Sequence[MissedRequest] = (),
     asked: Sequence[str] = (),
 ) -> None:
     """Fill `result` with the differences between the requests now and those recorded for the view.
@@ -171,12 +171,14 @@ def compare_captures(
         if answer.verdict == "miss" and answer.url not in lost and one_name(answer.url) not in ahead
     ]
     told = [answer.url for answer in answers]
-    result.missed += [one.url for one in unseen(told, missed) if one.matters and one.url not in lost]
+    result.missed += [
+        one.url for one in unseen_by_browser(told, missed) if one.matters and one.url not in lost
+    ]
     kinds = [answer.verdict.partition(":")[0] for answer in answers]
     result.used = sum(kind not in ("", "miss", "failed") for kind in kinds)
     known = {answer.url for answer in answers}.union(asked)
     left = [capture for capture in view.captures if capture["url"] not in known]
-    unread = unread_among(snapshot, left)
+    unread = unread_requests(snapshot, left)
     result.unasked = sorted({str(capture["url"]) for capture in left} - unread)
     result.unread = sorted(unread)
 
@@ -246,10 +248,10 @@ async def _replay(
                     traffic.asked[begun:],
                 )
                 since, seen, begun = len(traffic.answers), len(missed), len(traffic.asked)
-                sight = await look_at(driver.page)
+                sight = await read_page(driver.page)
                 await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)
             reached = depth + 1
-    except (Failed, PlaywrightError) as error:
+    except (PageFailed, PlaywrightError) as error:
         said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
         for depth, result in results.items():
             if depth >= reached:
@@ -300,7 +302,7 @@ async def check_all(
         return results
 
     warning = None
-    async with lent(host, gateway.ca_path) as shared:
+    async with lend_browser(host, gateway.ca_path) as shared:
         if views:
             await shared.start()
             warning = shared.difference(profile)
@@ -315,7 +317,7 @@ def check(snapshot: Snapshot, gateway: Gateway, **options: Any) -> CheckReport:
     return run(check_all(snapshot, gateway, **options))
 
 
-async def look_again(snapshot: Snapshot, views: Sequence[View]) -> dict[str, dict[str, bytes]]:
+async def reread_views(snapshot: Snapshot, views: Sequence[View]) -> dict[str, dict[str, bytes]]:
     """Return screenshot, DOM, accessibility tree and text of views as the snapshot shows them now, by address.
 
     A view whose steps can't be taken any more is left out.
@@ -325,7 +327,7 @@ async def look_again(snapshot: Snapshot, views: Sequence[View]) -> dict[str, dic
     profile = profile_of(snapshot)
     found: dict[str, dict[str, bytes]] = {}
     with Gateway(snapshot) as gateway:
-        async with lent(None, gateway.ca_path) as host:
+        async with lend_browser(None, gateway.ca_path) as host:
             await host.start()
             for number, chain in enumerate(chains(views), start=1):
                 session = f"look-{number}"
@@ -338,9 +340,9 @@ async def look_again(snapshot: Snapshot, views: Sequence[View]) -> dict[str, dic
                         if depth:
                             await driver.perform(chain.steps[depth - 1], depth)
                         if depth in chain.views:
-                            sight = await look_at(driver.page)
+                            sight = await read_page(driver.page)
                             found[chain.views[depth].address] = resources_of(sight)
-                except (Failed, PlaywrightError):
+                except (PageFailed, PlaywrightError):
                     pass  # the caller says which views are missing
                 finally:
                     await context.close()
@@ -360,7 +362,7 @@ def is_unread(request: Request) -> bool:
     return request.method == "POST" and (told == "report" or tells or request.header("ping-to") is not None)
 
 
-def unread_among(snapshot: Snapshot, captures: Iterable[Mapping[str, Any]]) -> set[str]:
+def unread_requests(snapshot: Snapshot, captures: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the URLs whose captures were all recorded for an unread request (see `is_unread`).
 
     `captures` have the form of a view's `captures`.
@@ -432,7 +434,7 @@ def compare_pictures(before: bytes, after: bytes) -> Difference:
     return Difference(count / (width * height), out.getvalue())
 
 
-def small(png: bytes) -> tuple[str, bytes]:
+def small_screenshot(png: bytes) -> tuple[str, bytes]:
     """Return a screenshot for a report as (media type, bytes): WebP if Pillow can write it."""
     from PIL import Image, features
 

@@ -27,19 +27,27 @@ from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.capture_view import Recording, Visitor
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.errors import Failed, Unclear, Unusable, first_line
+from stillweb.proxy.browser.errors import AmbiguousElement, PageFailed, UnusableElement, first_line
 from stillweb.proxy.browser.page_checks import examine
 from stillweb.proxy.browser.page_snapshot import PageSnapshot, ViewRedactor, shows_pdf
 from stillweb.proxy.browser.running import run
 from stillweb.proxy.browser.settle import SettleResult, SettleTimeouts
 from stillweb.proxy.browser.steps import describe
 from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
-from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, moves, passed_by, shown
+from stillweb.proxy.explore.moves import (
+    Choices,
+    Move,
+    Noise,
+    controls_of,
+    moves,
+    skipped_reason,
+    stable_content,
+)
 from stillweb.proxy.explore.politeness import Guard, Manners
 from stillweb.proxy.explore.politeness import Limits as Limits  # part of this module's API
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.view import Step
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.proxy.record.recorder import Recorder
@@ -141,7 +149,7 @@ def _same_link(href: str) -> str:
     return parts._replace(query="&".join(sorted(parts.query.split("&")))).geturl()
 
 
-async def held_by(driver: Driver) -> str:
+async def hash_client_state(driver: Driver) -> str:
     """Return a hash of the client's state: cookies and storage."""
     kept = await driver.context.storage_state()
     session = await answered(
@@ -288,7 +296,7 @@ class Walk:
             try:
                 calm = await self.driver.perform(named, len(steps) + 1)
                 steps.append(named)
-            except Unclear:  # after any other failure the step may have been done already
+            except AmbiguousElement:  # after any other failure the step may have been done already
                 if named == plain:
                     raise
                 calm = await self.driver.perform(plain, len(steps) + 1)
@@ -309,7 +317,7 @@ class Walk:
 
 
 @asynccontextmanager
-async def walking(means: Explorer, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
+async def open_walk(means: Explorer, host: BrowserHost, url: str) -> AsyncIterator[Walk]:
     """Yield a walk through the recorder in a new session; close its context at the end."""
     session, recorder = means.new_session(), means.recorder
     context = await host.context(
@@ -332,7 +340,7 @@ def _key(steps: list[Step] | tuple[Step, ...]) -> str:
     return json.dumps(list(steps), sort_keys=True, ensure_ascii=False)
 
 
-def _said(error: Failed | PlaywrightError) -> str:
+def _said(error: PageFailed | PlaywrightError) -> str:
     return first_line(error) if isinstance(error, PlaywrightError) else str(error)
 
 
@@ -414,7 +422,7 @@ class Exploration:
 
     def _over(self) -> bool:
         if self.claimed >= self.limits.views:
-            self.graph.ended = counted(self.limits.views, "view")
+            self.graph.ended = pluralize(self.limits.views, "view")
         elif time.monotonic() > self.deadline:
             self.graph.ended = f"{self.limits.seconds:g} s"
         return bool(self.graph.ended)
@@ -441,13 +449,13 @@ class Exploration:
 
     async def _again(self, node: Node) -> None:
         """Read the controls of a stored view whose exploration ended before its moves were queued."""
-        async with walking(self.explorer, self.host, self.graph.url) as walk:
+        async with open_walk(self.explorer, self.host, self.graph.url) as walk:
             try:
                 await walk.reach(node.steps)
                 sight = await walk.look()
-                self.shown[node.address] = shown(sight.text, sight.aria)
+                self.shown[node.address] = stable_content(sight.text, sight.aria)
                 await self._plan(walk.driver, node)
-            except (Failed, PlaywrightError) as error:
+            except (PageFailed, PlaywrightError) as error:
                 self.graph.failed.append((_key(node.steps), _said(error)))
 
     async def _plan(self, driver: Driver, node: Node, source: Node | None = None) -> None:
@@ -455,7 +463,7 @@ class Exploration:
         if node.depth >= self.limits.depth:
             return
         found, left = moves(await controls_of(driver.page), self.explorer.choices)
-        held = await held_by(driver)
+        held = await hash_client_state(driver)
         permitted = [move for move in found if self._new(node, move) and await self._permitted(move)]
         # no await from here on, so that an interrupt leaves a view planned completely or not at all
         self.landings.held[node.address] = held
@@ -484,13 +492,13 @@ class Exploration:
         if source is not None and move is not None and self._known(source, move):
             return
         before = list(source.steps) if source is not None else []
-        async with walking(self.explorer, self.host, self.graph.url) as walk:
+        async with open_walk(self.explorer, self.host, self.graph.url) as walk:
             try:
                 new = await self._walked(walk, source, move, before)
-            except (Failed, PlaywrightError) as error:
+            except (PageFailed, PlaywrightError) as error:
                 await self.host.check()
                 said = _said(error)
-                waited = isinstance(error, Unusable)  # Unusable: it was waited for long enough
+                waited = isinstance(error, UnusableElement)  # UnusableElement: it was waited for long enough
                 if source is not None and move is not None and not waited and self.queue.again(source, move):
                     return
                 way = _key([*before, *(move.steps if move else ())])
@@ -551,7 +559,7 @@ class Exploration:
             return
         self.compared[source.address] = self.compared.get(source.address, 0) + 1
         sight = await walk.look()
-        now = shown(sight.text, sight.aria)
+        now = stable_content(sight.text, sight.aria)
         before = self.shown.setdefault(source.address, now)
         if self.noise.learn(before, now):
             self.graph.noise = sorted(self.noise.masks)
@@ -562,7 +570,7 @@ class Exploration:
             self.looks = {node.look: node for node in reversed(nodes)}
 
     def _look(self, sight: PageSnapshot) -> str:
-        return self.noise.look(shown(sight.text, sight.aria))
+        return self.noise.look(stable_content(sight.text, sight.aria))
 
     async def _keep(
         self,
@@ -577,7 +585,7 @@ class Exploration:
     ) -> bool:
         """Store the page if it is a new view, and add the edge; return True if it was new."""
         graph, driver, recording = self.graph, walk.driver, walk.recording
-        if apart := passed_by(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
+        if apart := skipped_reason(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
             graph.left += [apart] if apart not in graph.left else []
             return False
         look = self._look(sight)
@@ -595,7 +603,7 @@ class Exploration:
             known = Node(address, steps, sight.title, sight.url, depth, look)
             self.looks[look] = known  # set before the first await: another worker may see the same view
             self.claimed += 1
-            self.shown[address] = shown(sight.text, sight.aria)
+            self.shown[address] = stable_content(sight.text, sight.aria)
             try:
                 sight = await recording.veil.drawn(sight, driver.page)
                 captures = await recording.new_captures()

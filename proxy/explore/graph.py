@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.view import Step
 
 
@@ -58,7 +58,7 @@ class Graph:
     @classmethod
     def from_json(cls, value: Any) -> Graph:
         """Return the graph in a JSON object; inverse of `to_json`. Raises ValueError if it describes none."""
-        return shaped(value, cls)
+        return convert(value, cls)
 
 
 def graph_uri(url: str) -> str:

@@ -228,7 +228,7 @@ def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tup
     return out, left
 
 
-def passed_by(url: str, site: str, way: str, *, pdf: bool) -> tuple[str, str] | None:
+def skipped_reason(url: str, site: str, way: str, *, pdf: bool) -> tuple[str, str] | None:
     """Return (way, reason) if a way left the site or led to a PDF; None if it led to a state of the site."""
     if urlsplit(url).netloc != urlsplit(site).netloc:
         return way, f"leaves the site for {url}"
@@ -280,7 +280,7 @@ def _in_order(found: re.Match[str]) -> str:
     return f"{found[1]}{found[2]}?{'&'.join(sorted(query.split('&')))}{mark}{fragment}"
 
 
-def shown(text: str, aria: str) -> str:
+def stable_content(text: str, aria: str) -> str:
     """Return what a page shows, without the contents of its fields and with link queries sorted.
 
     Choosing a value alone makes no other view.

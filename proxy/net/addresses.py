@@ -16,14 +16,14 @@ DEFAULT_SESSION = "default"
 AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[^\s/?#@\\:\[\]]+)?\]|[^\s/?#@\\:\[\]]+)(?::([0-9]{1,5}))?")
 
 
-class Redacts(Protocol):
+class UrlRedactor(Protocol):
     """The part of `stillweb.snapshots.secrets.redact.Redactor` that is used here."""
 
     def url(self, url: str) -> str:
         """Return a URL with its secrets replaced."""
 
 
-def public(url: str, redactor: Redacts | None) -> str:
+def public(url: str, redactor: UrlRedactor | None) -> str:
     """Return a URL for storage and logs: its secrets replaced, unless there is no redactor."""
     return url if redactor is None else redactor.url(url)
 
@@ -85,7 +85,7 @@ def is_absolute(target: str) -> bool:
     return "://" in target and not target.startswith("/")
 
 
-def spelled_for_sockets(url: str) -> str:
+def http_for_ws(url: str) -> str:
     """Replace `ws:` by `http:` in a URL: aiohttp sends `ws:` to a proxy, the recorder stores `http:`."""
     return f"http{url[2:]}" if url[:5].lower() == "ws://" else url
 
@@ -117,7 +117,7 @@ def _end(rest: str) -> int:
     return min((i for i in map(rest.find, "/?\\") if i >= 0), default=len(rest))
 
 
-def named_by_host(url: str, host: str | None) -> str:
+def with_host_field(url: str, host: str | None) -> str:
     """Return the URL of a proxy request, with the Host field's host if it is another.
 
     A server answers by that field: with `curl -H Host:` one address serves the pages of several sites. If

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from stillweb.proxy.net.client_env import told_files
+from stillweb.proxy.net.client_env import trust_store_files
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.secrets.keystore import state_dir
 
@@ -107,7 +107,7 @@ class Authority:
                 key, certificate = _read(path)
             public = certificate.public_bytes(serialization.Encoding.PEM)
             public_path = directory / CERTIFICATE_FILE
-            for kept, content in {public_path: public, **told_files(public_path, public)}.items():
+            for kept, content in {public_path: public, **trust_store_files(public_path, public)}.items():
                 if not kept.exists() or kept.read_bytes() != content:
                     kept.parent.mkdir(exist_ok=True)
                     _replace(kept, content)

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import certifi
 
 from stillweb.proxy.net.addresses import on_this_machine
-from stillweb.snapshots._os.signals import heard_signals, hearing
+from stillweb.snapshots._os.signals import handle_signals, installed_handlers
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.warc.appending import write_whole
 
@@ -53,7 +53,7 @@ def java_store(pem: Path) -> Path:
     return pem.with_suffix(".jks")
 
 
-def told_files(pem: Path, content: bytes) -> dict[Path, bytes]:
+def trust_store_files(pem: Path, content: bytes) -> dict[Path, bytes]:
     """Map each of the files beside `pem` to its content, for the authorities `content` (PEM) in it."""
     place = str(pem.absolute())
     php = f'curl.cainfo="{place}"\nopenssl.cafile="{place}"\n'
@@ -168,11 +168,11 @@ def client_environment(
     environment["NODE_USE_ENV_PROXY"] = "1"
     environment["NODE_OPTIONS"] = _node_options(environment.get("NODE_OPTIONS", ""))
     environment |= QUIET
-    return past(trusting(with_properties(environment, java_proxy(proxy_url)), Path(ca_path)), ())
+    return with_no_proxy(with_trust(with_properties(environment, java_proxy(proxy_url)), Path(ca_path)), ())
 
 
-def trusting(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
-    """Return an environment that trusts the authorities in `ca_path`, by every setting in `told_files`."""
+def with_trust(environment: Mapping[str, str], ca_path: Path) -> dict[str, str]:
+    """Return an environment that trusts the authorities in `ca_path`, by every setting in `trust_store_files`."""
     # an earlier bundle of ours, whose settings are replaced
     before = Path(environment.get("SSL_CERT_FILE") or os.devnull)
     changed = {**environment, **dict.fromkeys(CA_VARIABLES, str(ca_path))}
@@ -198,7 +198,7 @@ def client_files(environment: Mapping[str, str]) -> list[Path]:
     return [path for path in found if path.exists() and path != Path(os.devnull)]
 
 
-def past(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
+def with_no_proxy(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """Return an environment in which only these hosts bypass the proxy."""
     return with_properties(
         {**environment, **dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))}, java_past(hosts)
@@ -267,7 +267,7 @@ def _signals_held_back() -> Iterator[None]:
     """Delay terminating signals: a command that is just being started would be left running."""
     came: list[int] = []
     # a handler, since the command would inherit ignored or blocked signals
-    with hearing(heard_signals(), lambda number, _: came.append(number)):
+    with handle_signals(installed_handlers(), lambda number, _: came.append(number)):
         yield
     for number in came:
         signal.raise_signal(number)
@@ -295,7 +295,7 @@ def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
+def ports_to_let_in(hosts: Iterable[str]) -> list[tuple[str, int]]:
     """Return the ports of this machine that an isolated command must be let in to, from its direct hosts.
 
     A name of this machine without a port means the command's own loopback. Raises UsageError for another
@@ -327,7 +327,7 @@ def add_no_proxy(environment: Mapping[str, str], hosts: Sequence[str]) -> dict[s
     if not hosts or "SSL_CERT_FILE" not in changed:  # without SSL_CERT_FILE it has no proxy of ours
         return changed
     hosts = [*filter(None, changed.get("NO_PROXY", "").split(",")), *hosts]
-    return trusting(past(changed, hosts), with_usual(Path(changed["SSL_CERT_FILE"])))
+    return with_trust(with_no_proxy(changed, hosts), with_usual(Path(changed["SSL_CERT_FILE"])))
 
 
 def usual_authorities(asked: Path | None) -> bytes:
@@ -366,7 +366,7 @@ def with_usual(ours: Path) -> Path:
     bundle = ours.with_name(f"stillweb-ca-and-usual-{sha256(data).hexdigest()[:16]}.pem")
     if not bundle.exists():
         # the bundle last, since its existence means that all files are there
-        for path, content in {**told_files(bundle, data), bundle: data}.items():
+        for path, content in {**trust_store_files(bundle, data), bundle: data}.items():
             path.parent.mkdir(exist_ok=True)
             write_whole(path, [content])
     return bundle

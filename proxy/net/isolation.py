@@ -103,7 +103,7 @@ def can_isolate() -> str | None:
     return reason or None
 
 
-def isolated() -> bool:
+def is_isolated() -> bool:
     """Return True if this process is in a namespace made by `enter_isolation`."""
     return os.environ.get(MARKER) == _namespace()
 
@@ -118,7 +118,7 @@ def enter_isolation(let_in: Sequence[tuple[str, int]] = (), relay: Relay | None 
     arguments; this process then only passes signals on and ends with the new one's exit code. Raises
     MissingCapability if the machine can't do it.
     """
-    if isolated():
+    if is_isolated():
         return
     if not sys.platform.startswith("linux"):
         raise MissingCapability(f"isolation needs Linux network namespaces; this is {sys.platform}")
@@ -134,13 +134,13 @@ def canary() -> Canary:
         place = host_port(host, port)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         attempts.append((place, _try(lambda f=family, h=host, p=port: _connect(f, h, p))))
-    if isolated():  # outside a namespace the resolver may take very long
+    if is_isolated():  # outside a namespace the resolver may take very long
         attempts.append((OUTSIDE_NAME, _try(lambda: socket.getaddrinfo(OUTSIDE_NAME, 443))))
     return Canary(
         escaped=any(not error for _, error in attempts),
         attempts=tuple(attempts),
         interfaces=tuple(sorted(name for _, name in socket.if_nameindex())),
-        isolated=isolated(),
+        isolated=is_isolated(),
     )
 
 

@@ -18,7 +18,7 @@ from stillweb.snapshots.request import Headers
 NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'"  # policy of a page without one of its own
 
 
-def refused(host: str | None, origin: str | None, names: Collection[str] = ()) -> str:
+def why_refused(host: str | None, origin: str | None, names: Collection[str] = ()) -> str:
     """Return why a request with these Host and Origin fields is refused (403); "" if it is allowed.
 
     Host must be an IP address, `localhost` or one of `names`, since foreign names may lead here, too. Origin,

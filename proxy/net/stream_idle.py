@@ -17,7 +17,7 @@ LATE = 5.0  # s after which a difference between page and recorder is taken for 
 AGAIN = 0.02  # s between two checks
 
 
-class Said(NamedTuple):
+class StreamCounters(NamedTuple):
     """Counters of a session's open streams: web socket messages by side, bytes of event streams."""
 
     mine: int = 0
@@ -33,7 +33,7 @@ Ask = Callable[[], Awaitable[Mapping[str, Any] | None]]
 class Silence:
     """The streams of a browser context. `said` returns the recorder's counters; None without a recorder."""
 
-    said: Callable[[], Said] | None = None
+    said: Callable[[], StreamCounters] | None = None
     # lasting difference between recorder and page: other tabs have sockets, too
     _apart: tuple[int, int] = (0, 0)
 
@@ -65,7 +65,7 @@ class Silence:
                 return True
         return False
 
-    async def _arrived(self, ask: Ask) -> Said | None:
+    async def _arrived(self, ask: Ask) -> StreamCounters | None:
         """Wait until the messages under way have arrived, at most LATE seconds; return the counters."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + LATE
@@ -78,9 +78,9 @@ class Silence:
             break
         return said
 
-    def _heard(self) -> Said | None:
+    def _heard(self) -> StreamCounters | None:
         return self.said() if self.said is not None else None
 
     @staticmethod
-    def _between(said: Said, state: Mapping[str, Any]) -> tuple[int, int]:
+    def _between(said: StreamCounters, state: Mapping[str, Any]) -> tuple[int, int]:
         return said.mine - state["sent"], said.theirs - state["heard"]

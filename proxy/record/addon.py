@@ -18,8 +18,8 @@ from mitmproxy.websocket import WebSocketMessage
 from OpenSSL import SSL
 
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, public, session_name
-from stillweb.proxy.net.own_pages import page_fields, refused
-from stillweb.proxy.net.stream_idle import Said
+from stillweb.proxy.net.own_pages import page_fields, why_refused
+from stillweb.proxy.net.stream_idle import StreamCounters
 from stillweb.proxy.net.upstream import NONE_THERE, scheme_asked
 from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, EventSpool, Spool
 from stillweb.proxy.record.flows import (
@@ -35,8 +35,8 @@ from stillweb.proxy.record.flows import (
     is_redirect,
     length_of,
     path_of,
+    seconds_waited,
     site_of,
-    waited,
     wants_certificate,
     wants_picture,
     watch_certificate_request,
@@ -138,7 +138,7 @@ class RecordingAddon:
             reason = flow.server_conn.error or "can't connect"
             self._failed(f"https://{place}/", reason)
             left = client_left(flow, reason)
-            seconds = waited(flow) if left else 0
+            seconds = seconds_waited(flow) if left else 0
             if seconds or not (left or reason.startswith(NONE_THERE)):
                 session = self.session_of(flow.client_conn.id)
                 self._archive.put(self._unanswered.tunnel(flow, session, reason, seconds))
@@ -157,7 +157,7 @@ class RecordingAddon:
             return
         host, port = tunnel.request.host, tunnel.request.port
         self._given_up(f"https://{host_port(host, port).removesuffix(':443')}/")
-        if seconds := waited(tunnel):
+        if seconds := seconds_waited(tunnel):
             session = self.session_of(client.id)
             self._archive.put(self._unanswered.tunnel(tunnel, session, "", seconds))
 
@@ -350,7 +350,7 @@ class RecordingAddon:
             elif not draft.counted and draft.response_spool is not None:
                 draft.response_spool.enough = True
 
-    def said(self, session: str) -> Said:
+    def said(self, session: str) -> StreamCounters:
         """Return what the open streams of a session have said so far. May be called from any thread."""
         mine = theirs = streamed = 0
         for key, draft in list(self._drafts.items()):
@@ -362,7 +362,7 @@ class RecordingAddon:
                 mine, theirs = mine + sent, theirs + len(kept) - sent + draft.left_out
             elif not draft.counted and draft.response_spool is not None:
                 streamed += draft.response_spool.said
-        return Said(mine, theirs, streamed)
+        return StreamCounters(mine, theirs, streamed)
 
     def come(self, session: str) -> int:
         """Return how many bytes have come of a session's answers under way, without streams. May be called from any thread."""
@@ -452,7 +452,7 @@ class RecordingAddon:
         self, draft: Draft, reason: str, failed: http.HTTPFlow | None = None, *, by_client: bool = False
     ) -> None:
         """End an exchange without an answer; `failed` is the flow of a request that the origin left without one."""
-        left = waited(failed) if failed is not None and by_client else 0
+        left = seconds_waited(failed) if failed is not None and by_client else 0
         if failed is not None and not reason.startswith((REFUSED, NONE_THERE)) and (left or not by_client):
             self._archive.put(self._unanswered.request(draft, failed, reason, left))
         else:
@@ -477,7 +477,7 @@ class RecordingAddon:
             self._archive.session(draft.session).open -= 1
 
     def _own_page(self, request: http.Request) -> http.Response:
-        why = refused(request.headers.get("Host"), request.headers.get("Origin"), (OWN_HOST,))
+        why = why_refused(request.headers.get("Host"), request.headers.get("Origin"), (OWN_HOST,))
         if why:
             status, media, body = 403, "text/plain", f"stillweb: {why}.\n".encode()
         elif request.path == "/ca.pem":

@@ -41,7 +41,7 @@ _DONE = re.compile(rb"(?<![^\r\n])data: ?\[DONE\][\r\n]*\Z")
 Fields = tuple[tuple[bytes, bytes], ...]
 
 
-class Writes(Protocol):
+class RecordWriter(Protocol):
     """The methods of stillweb.snapshots.writer.Writer that recording needs."""
 
     def exchange(self, exchange: Exchange) -> Capture:
@@ -264,7 +264,7 @@ class ArchiveWriter:
 
     def __init__(
         self,
-        writer: Writes,
+        writer: RecordWriter,
         *,
         redact: Callable[[Exchange], Exchange] | None,
         failed: Callable[[str, str], None],

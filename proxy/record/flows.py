@@ -17,13 +17,13 @@ from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.proxy.layers.http._base import format_error
 from OpenSSL import SSL
 
-from stillweb.proxy.net.addresses import host_port, named_by_host, public, target_text
+from stillweb.proxy.net.addresses import host_port, public, target_text, with_host_field
 from stillweb.proxy.net.grease import browsers_suites
 from stillweb.proxy.record.archive_writer import Draft, byte_fields, text_headers
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import SteadyClock, has_left
-from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given, reason_of
-from stillweb.snapshots.http.header_values import merged
+from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, ProxyResponse, reason_of
+from stillweb.snapshots.http.header_values import merge_trailers
 from stillweb.snapshots.identity.irrelevant import errand
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import Redactor
@@ -63,7 +63,7 @@ def site_of(request: http.Request, *, tunnelled: bool = False) -> str:
     host = f"[{request.host}]" if ":" in request.host else request.host
     usual = {"http": 80, "https": 443}.get(request.scheme)
     own = f"{request.scheme}://{host}" + ("" if request.port == usual else f":{request.port}")
-    return own if tunnelled else named_by_host(own, request.headers.get("Host"))
+    return own if tunnelled else with_host_field(own, request.headers.get("Host"))
 
 
 def path_of(request: http.Request) -> str:
@@ -125,7 +125,7 @@ def fill(draft: Draft, flow: http.HTTPFlow) -> None:
     draft.fields = response.headers.fields
     if response.trailers:
         head = text_headers(draft.fields)
-        draft.fields = byte_fields(merged(head, text_headers(response.trailers.fields)))
+        draft.fields = byte_fields(merge_trailers(head, text_headers(response.trailers.fields)))
     if draft.response_spool is None:
         draft.content = response.raw_content or b""
     draft.protocol = {"HTTP/2.0": "h2", "HTTP/3": "h3"}.get(
@@ -291,7 +291,7 @@ def began(request: http.Request) -> datetime:
     return datetime.fromtimestamp(time.time() - (SteadyClock.time() - request.timestamp_start), UTC)
 
 
-def waited(flow: http.HTTPFlow) -> int:
+def seconds_waited(flow: http.HTTPFlow) -> int:
     """Return for how many whole seconds a client that leaves has waited for its tunnel, or for any byte of an answer.
 
     0 if the request was not whole, or after less than a second: browsers leave much to load another page.
@@ -327,7 +327,7 @@ class FailedRequests:
             silent = server.tls and server.timestamp_tcp_setup and not server.timestamp_tls_setup
             reason = "tls" if silent else reason_of(told)
             if draft.response_spool is None:  # else the client has a part of an answer
-                given = Given(_BAD_GATEWAY, "text/html", format_error(_BAD_GATEWAY, told).decode())
+                given = ProxyResponse(_BAD_GATEWAY, "text/html", format_error(_BAD_GATEWAY, told).decode())
         headers = text_headers(flow.request.headers.fields)
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
             headers = (("Host", draft.authority), *headers)
@@ -359,9 +359,11 @@ class FailedRequests:
         reason = reason_of(told)
         if left:
             reason, told = "timeout", _waited_for(flow)
-            given = Given(OPENED, "", "") if told == UNANSWERED else None
+            given = ProxyResponse(OPENED, "", "") if told == UNANSWERED else None
         else:
-            given = Given(_BAD_GATEWAY, "", (flow.response.text if flow.response is not None else None) or "")
+            given = ProxyResponse(
+                _BAD_GATEWAY, "", (flow.response.text if flow.response is not None else None) or ""
+            )
         failure = Failure(Request(TUNNEL, url), reason, told, started, session, given, waited=left)
         return lambda: self._keep(failure)
 

@@ -28,19 +28,19 @@ from stillweb.proxy.net.ca import Authority, client_certificates, system_directo
 from stillweb.proxy.net.client_env import (
     add_no_proxy,
     client_environment,
-    let_in,
+    ports_to_let_in,
     run_command,
     usual_authorities,
 )
 from stillweb.proxy.net.isolated import run_isolated
 from stillweb.proxy.net.open_files import allow_many_open_files
-from stillweb.proxy.net.proxied import Proxied
-from stillweb.proxy.net.stream_idle import Said
+from stillweb.proxy.net.proxy_server import ProxyServer
+from stillweb.proxy.net.stream_idle import StreamCounters
 from stillweb.proxy.net.upstream import UpstreamProxy, scheme_asked
 from stillweb.proxy.record.addon import RecordingAddon
-from stillweb.proxy.record.archive_writer import ArchiveWriter, Writes
+from stillweb.proxy.record.archive_writer import ArchiveWriter, RecordWriter
 from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
-from stillweb.proxy.record.mitmproxy_compat._patch import Classes, check_versions, in_place
+from stillweb.proxy.record.mitmproxy_compat._patch import Classes, apply_changes, check_versions
 from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, logged_errors
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import Capture, Exchange
@@ -48,7 +48,7 @@ from stillweb.snapshots.contents.failures import FailureSink
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.secrets.redact import Redactor
-from stillweb.snapshots.words import counted, sized
+from stillweb.snapshots.words import pluralize, sized
 
 QUIET_POLL_SECONDS = 0.02
 
@@ -80,7 +80,7 @@ class RecorderStats:
     sockets: int  # web sockets of which all was written
 
     def line(self) -> str:
-        sockets = [counted(self.sockets, "web socket")] if self.sockets else []
+        sockets = [pluralize(self.sockets, "web socket")] if self.sockets else []
         parts = [
             f"{self.captures} captured",
             *sockets,
@@ -95,7 +95,7 @@ class RecorderStats:
         return ", ".join(parts)
 
 
-class Recorder(Proxied):
+class Recorder(ProxyServer):
     """A proxy that records all that passes into `writer`. A context manager; several may run in a process.
 
     `port` 0 takes a free one. `upstream_ca` is a PEM file of authorities trusted besides the usual ones;
@@ -117,7 +117,7 @@ class Recorder(Proxied):
 
     def __init__(
         self,
-        writer: Writes,
+        writer: RecordWriter,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -317,7 +317,7 @@ class Recorder(Proxied):
                 loop.call_soon_threadsafe(tell)
                 done.wait(60.0)
 
-    def said(self, session: str = DEFAULT_SESSION) -> Said:
+    def said(self, session: str = DEFAULT_SESSION) -> StreamCounters:
         """Return what the open web sockets and event streams of a session have said so far."""
         return self._addon.said(session)
 
@@ -346,7 +346,7 @@ class Recorder(Proxied):
         )
         asyncio.set_event_loop(loop)
         self._loop = loop
-        with in_place():
+        with apply_changes():
             try:
                 with logged_errors(partial(self._failed, "mitmproxy")):
                     loop.run_until_complete(self._serve())
@@ -427,14 +427,14 @@ def record_command(
     recorder.set_default_session(session)
     environment = add_no_proxy(recorder.environment(session), direct)
     if isolate:
-        code = run_isolated(command, environment, [recorder.place, *let_in(direct)])
+        code = run_isolated(command, environment, [recorder.place, *ports_to_let_in(direct)])
     else:
         code = run_command(command, environment)
     recorder.wait_quiet(session, seconds=0.0, timeout=30.0)
     return code
 
 
-def _directory_of(writer: Writes) -> Path | None:
+def _directory_of(writer: RecordWriter) -> Path | None:
     path = getattr(writer, "path", None)
     return Path(path) if path is not None and Path(path).is_dir() else None
 

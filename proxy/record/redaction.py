@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 from stillweb.snapshots.capture import Exchange, Response
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.secrets.redact import LIMIT, Redactor, altered
+from stillweb.snapshots.secrets.redact import LIMIT, Redactor, with_new_length
 
 PIECE = 1 << 18
 JSON = (("Content-Type", "application/json"),)
@@ -83,7 +83,7 @@ class ExchangeRedactor:
         length = cleaned.tell()
         cleaned.seek(0)
         body.close()
-        return cleaned, altered(headers, length)
+        return cleaned, with_new_length(headers, length)
 
 
 class _Pieces:

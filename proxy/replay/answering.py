@@ -2,7 +2,7 @@
 
 Knows no sockets.
 Requested captures stay in memory, ready to send, and so do whole requests whose answer no state and no
-sequence can change (`stillweb.proxy.replay.replies.Kept`).
+sequence can change (`stillweb.proxy.replay.replies.ReplyCache`).
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
 from stillweb.proxy.replay.hosting import VirtualHost, reset_in
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY, MAX_HEAD
-from stillweb.proxy.replay.ledger import Ledger, Tails
-from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, undated
+from stillweb.proxy.replay.ledger import EntryTails, Ledger
+from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, without_date
 from stillweb.proxy.replay.misses import (
     MARKED,
-    Missed,
+    MissedRequest,
     body_entry,
     masked_url_of,
+    miss_body,
     missed_of,
     near_entry,
-    told_to,
-    unsure,
+    why_unsure,
 )
 from stillweb.proxy.replay.polls import Polls
 from stillweb.proxy.replay.replies import (
     ESTABLISHED,
-    Held,
-    Hot,
-    Kept,
-    Line,
-    Lines,
+    CachedCapture,
+    DelayedReply,
     Memo,
     Reply,
+    ReplyCache,
+    SessionState,
+    SessionStates,
     failure,
-    flagged,
+    with_verdict_fields,
 )
 from stillweb.proxy.replay.response import (
     AGED,
@@ -71,7 +71,7 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup
-from stillweb.snapshots.evidence.lookup import doubted as doubt_of
+from stillweb.snapshots.evidence.lookup import confidence_of as doubt_of
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.identity.echoes import (
@@ -79,7 +79,7 @@ from stillweb.snapshots.identity.echoes import (
     Unrepeatable,
     echoes,
     in_address,
-    repeated,
+    repeated_values,
     with_echoes,
 )
 from stillweb.snapshots.identity.irrelevant import errand, irrelevant_url
@@ -90,13 +90,13 @@ from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.redact import TEXTUAL, mask
 from stillweb.snapshots.snapshot import Snapshot
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 from stillweb.snapshots.yielding import free
 
 if TYPE_CHECKING:
-    from stillweb.proxy.replay.faults import Faults, FaultSession, Met
-    from stillweb.proxy.replay.websocket_player import RecordedTalks
-    from stillweb.snapshots.contents.failing import Failed
+    from stillweb.proxy.replay.faults import FaultHit, Faults, FaultSession
+    from stillweb.proxy.replay.websocket_player import RecordedConversations
+    from stillweb.snapshots.contents.failure_lookup import KnownFailure
     from stillweb.snapshots.evidence.lookup import Session
     from stillweb.snapshots.evidence.matcher import Matcher
 
@@ -154,16 +154,17 @@ class Answerer:
         self.failed = 0  # requests that failed as they did while recording
         self.failures: list[str] = []  # errors while answering, for the status page
         self.forgotten = 0  # errors dropped from that list, counted only
-        self.kept = Kept(snapshot, cache_bytes)
+        self.kept = ReplyCache(snapshot, cache_bytes)
         self.faults = faults
         self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
-        self.talks: dict[Hashable, RecordedTalks] = {}  # of web sockets, by what tells their conversations
+        # of web sockets, by what tells their conversations
+        self.talks: dict[Hashable, RecordedConversations] = {}
         self.live, self._on_miss = live, on_miss
         self._fault_sessions: dict[str, FaultSession] = {}
-        self.lines = Lines(self.matcher.session, self.kept.forget_line)
-        self.line = self.lines.line
-        self.tail = Tails().of
+        self.states = SessionStates(self.matcher.session, self.kept.forget_state)
+        self.state = self.states.state
+        self.tail = EntryTails().of
         self._worker: ThreadPoolExecutor | None = None
         self._working = 0  # bytes of requests and messages that are worked on, at most
         self._closed = False
@@ -172,68 +173,70 @@ class Answerer:
 
     def reset(self, name: str) -> None:
         """Reset a session to its start. Its request count goes on."""
-        if self.lines.known(name) is not None:
-            line = self.line(name)
-            line.begin_anew(self.matcher.session(name))
-            reset_in(self.virtual_hosts.values(), line.name)
-            self._fault_sessions.pop(line.name, None)
+        if self.states.known(name) is not None:
+            state = self.state(name)
+            state.begin_anew(self.matcher.session(name))
+            reset_in(self.virtual_hosts.values(), state.name)
+            self._fault_sessions.pop(state.name, None)
 
-    def missed(self, name: str) -> list[Missed]:
+    def missed(self, name: str) -> list[MissedRequest]:
         """Return the requests that a session missed, in the order in which they were answered."""
-        line = self.lines.known(name)
-        return list(line.missed) if line is not None else []
+        state = self.states.known(name)
+        return list(state.missed) if state is not None else []
 
     def faults_met(self, name: str) -> list[str]:
         """Return the verdicts of a session's answers that faults changed, in the order of the answers."""
-        line = self.lines.known(name)
-        return list(line.faulted) if line is not None else []
+        state = self.states.known(name)
+        return list(state.faulted) if state is not None else []
 
     @property
     def sessions(self) -> dict[str, int]:
         """The number of requests by session."""
-        return self.lines.counts()
+        return self.states.counts()
 
     # Answers
 
-    def remembered(self, memo: Memo, line: Line) -> bytes:
+    def remembered(self, memo: Memo, state: SessionState) -> bytes:
         """Replay a memoized request: advance the session, write the ledger line, return the bytes to send.
 
         Returns b"" if the memo does not hold for the session, or if the session's ledger line needs more
         members. Most requests of a long run take only this path, so `note` is inlined.
         """
-        session, site = line.session, memo.site
-        if site in session.past or line.again or session.drawn:
+        session, site = state.session, memo.site
+        if site in session.past or state.again or session.drawn:
             return b""
         session.repeated(site, memo.capture, memo.followed)
-        seq = line.seq
-        line.seq = seq + 1
+        seq = state.seq
+        state.seq = seq + 1
         self.requests += 1
         if memo.confidence is not None:
             self.doubts += memo.confidence
-        self.ledger.write_timed(line.prefix, seq, memo.tail)
+        self.ledger.write_timed(state.prefix, seq, memo.tail)
         return memo.wire
 
-    def waits(self, request: Request, line: Line) -> bool:
+    def waits(self, request: Request, state: SessionState) -> bool:
         """Return True while what its session said before is judged, or something is to be sent before an Engine.IO web socket opens."""
-        opens = not self.accept.startswith("rule") or self.polls.opens(request.url, line.polls)
-        return line.judging or not opens
+        opens = not self.accept.startswith("rule") or self.polls.opens(request.url, state.polls)
+        return state.judging or not opens
 
-    async def due(self, request: Request, line: Line, *, left: bool = False) -> None:
+    async def due(self, request: Request, state: SessionState, *, left: bool = False) -> None:
         """Wait until `waits` is false.
 
         If the client leaves before, or has `left`, the ledger line of an unanswered request is written.
         """
-        if line.judging:
-            await self.to_its_end(line.until(lambda: not line.judging), request.body)
+        if state.judging:
+            await self.to_its_end(state.until(lambda: not state.judging), request.body)
         try:
-            if left and self.waits(request, line):
+            if left and self.waits(request, state):
                 raise asyncio.CancelledError
-            await line.until(lambda: not self.waits(request, line))
+            await state.until(lambda: not self.waits(request, state))
         except asyncio.CancelledError:
-            unanswered(self, request, line, None)
+            note_unanswered_poll(self, request, state, None)
             raise
 
-    def answer(self, request: Request, line: Line, memo_key: tuple[str, bytes] | None = None) -> Reply:
+    def answer(
+        self, request: Request, state: SessionState, memo_key: tuple[str, bytes] | None = None
+    ) -> Reply:
         """Return the reply to a request.
 
         `memo_key`, the tunnel's base and the request's bytes, lets the reply be found again without matching.
@@ -241,29 +244,29 @@ class Answerer:
 
         def make() -> Reply:
             if self.faults is None and not self.timing:
-                reply = self._answer(request, line, memo_key)
+                reply = self._answer(request, state, memo_key)
             else:
-                reply = self._faulty(request, line, self.meets(request, line))
+                reply = self._faulty(request, state, self.meets(request, state))
             if (
-                line.talks
+                state.talks
                 and request.method not in SAFE_METHODS
                 and not waits_for_news(reply)
                 and not irrelevant_url(request.url.partition("?")[0])
             ):
-                line.wrote(reply.capture)
+                state.wrote(reply.capture)
             return reply
 
-        return self._told(request, line, make)
+        return self._told(request, state, make)
 
-    def _told(self, request: Request, line: Line, make: Callable[[], Reply]) -> Reply:
+    def _told(self, request: Request, state: SessionState, make: Callable[[], Reply]) -> Reply:
         """Return the reply that `make` makes, or one that says why it could not."""
         reply = None
         try:
             reply = make()
         except DamagedInput as error:  # of a capture that was read only to choose
-            reply = self._damaged(request, line, None, error)
+            reply = self._damaged(request, state, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
-            reply = self._failed(request, line, error)
+            reply = self._failed(request, state, error)
         finally:
             if reply is None or not waits_for_news(reply):
                 self._forget(request)  # the session may keep the request itself
@@ -274,26 +277,26 @@ class Answerer:
         kept = request.forgetting()
         if kept and self._worker is not None:
             with contextlib.suppress(RuntimeError):  # the gateway ends
-                self._worker.submit(in_turns, partial(free, kept))
+                self._worker.submit(run_in_turns, partial(free, kept))
 
     def slow(self, request: Request) -> bool:
         """Return True if a request should be prepared before it is answered: a large one, or the first to a site."""
-        return large(request) or not self.matcher.learnt(request)
+        return needs_preparation(request) or not self.matcher.learnt(request)
 
-    async def prepare(self, request: Request, line: Line) -> None:
+    async def prepare(self, request: Request, state: SessionState) -> None:
         """Let a thread compute what the answer to a slow request needs, while others are answered.
 
         If the client leaves, this goes on: the session moves by the request, and the ledger tells its answer.
         Where too much is prepared already, the ledger only tells that it was not answered.
         """
-        session = line.session.copied(site_of(request.url))
+        session = state.session.copied(site_of(request.url))
         derive = self.aside(lambda: self._derive(request.remembering(), session))
-        with line.working():
+        with state.working():
             try:
                 await self.to_its_end(derive, request.body)
             except asyncio.CancelledError:
-                self.count(request, line, None)
-                self.note(line, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
+                self.count(request, state, None)
+                self.note(state, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
                 raise
 
     async def to_its_end(self, work: Awaitable[T], read: Sized) -> T:
@@ -320,7 +323,7 @@ class Answerer:
             )  # one: it shares the interpreter with the loop
 
         try:
-            await asyncio.get_running_loop().run_in_executor(self._worker, in_turns, work)
+            await asyncio.get_running_loop().run_in_executor(self._worker, run_in_turns, work)
         except Exception as error:  # noqa: BLE001 -- a bug
             self.fail(f"preparing: {type(error).__name__}: {error}")
 
@@ -328,10 +331,10 @@ class Answerer:
         """Compute what matching and the ledger derive from a request, for a copy of its session."""
         new = not self.matcher.learnt(request)
         dated = request.method == "GET" and request.header("accept-datetime") is not None
-        others = as_get(request), asked_again(request), undated(request) if dated else None
+        others = as_get(request), restarted_stream(request), without_date(request) if dated else None
         for one in filter(None, (request, *others)):
             request_key(one)
-            if large(one) or not self.matcher.learnt(one):  # else nothing varies on its site
+            if needs_preparation(one) or not self.matcher.learnt(one):  # else nothing varies on its site
                 stored = self.matcher.foresee(one, session, self.accept)
                 for told in (one, stored):
                     request_key(mask(told))
@@ -344,48 +347,48 @@ class Answerer:
         if self._worker is not None:
             self._worker.shutdown(cancel_futures=True)
 
-    def lookup(self, request: Request, line: Line, at: str = "") -> Lookup:
+    def lookup(self, request: Request, state: SessionState, at: str = "") -> Lookup:
         """Look up a request of a session at the accepted levels."""
         return self.matcher.lookup(
             request,
-            line.session,
+            state.session,
             accept=self.accept,
             min_confidence=self.min_confidence,
             at=at,
-            poll=partial(self.polls.next, line.polls),
+            poll=partial(self.polls.next, state.polls),
         )
 
     # Faults
 
-    def meets(self, request: Request, line: Line) -> Met | None:
+    def meets(self, request: Request, state: SessionState) -> FaultHit | None:
         """Count a request of a session, and return the fault that it meets."""
         if self.faults is None:
             return None
-        known = self._fault_sessions.get(line.name)
+        known = self._fault_sessions.get(state.name)
         if known is None:
-            known = self._fault_sessions[line.name] = self.faults.session(line.name)
+            known = self._fault_sessions[state.name] = self.faults.session(state.name)
         return known.meet(request)
 
-    def instead(self, request: Request, line: Line, met: Met) -> Reply | None:
+    def instead(self, request: Request, state: SessionState, met: FaultHit) -> Reply | None:
         """Return the reply that stands in for the recorded one, with its ledger line; None if the fault has none."""
         if not met.fault.replaces:
             return None
         response = met.fault.response()
-        self.count_fault(line, met)
+        self.count_fault(state, met)
         reply = self._made(response, met.verdict) if response is not None else Reply(0, "Reset", ())
         if request.method == "HEAD":
             reply.body = b""
-        self.note(line, self.tail(request, None, met.verdict, "fault", reply.status, more=met.members()))
+        self.note(state, self.tail(request, None, met.verdict, "fault", reply.status, more=met.members()))
         if met.fault.kind == "reset":
-            reply.held = Held(met.delay, lambda: None, reset=True)
+            reply.held = DelayedReply(met.delay, lambda: None, reset=True)
         return self.late(reply, met)
 
-    def late(self, reply: Reply, met: Met | None) -> Reply:
+    def late(self, reply: Reply, met: FaultHit | None) -> Reply:
         """Return the reply, to be sent after the delay of a fault."""
         if met is None or not met.delay or reply.held is not None:
             return reply
         held = Reply(reply.status, "", (), capture=reply.capture)
-        held.held = Held(met.delay, lambda: reply)
+        held.held = DelayedReply(met.delay, lambda: reply)
         return held
 
     def _timed(self, reply: Reply, capture: Capture) -> Reply:
@@ -397,44 +400,44 @@ class Answerer:
         size = reply.length or 0
         if rest and size and not reply.pace:
             cut_short = reply.cut
-            reply = paced(reply, size / rest, -1)
+            reply = with_pace(reply, size / rest, -1)
             reply.cut = cut_short
         if not first:
             return reply
         held = Reply(reply.status, "", (), capture=reply.capture)
-        held.held = Held(first, lambda: reply)
+        held.held = DelayedReply(first, lambda: reply)
         return held
 
-    def _faulty(self, request: Request, line: Line, met: Met | None) -> Reply:
+    def _faulty(self, request: Request, state: SessionState, met: FaultHit | None) -> Reply:
         """Return the reply to a request that met a fault, or none. Nothing is remembered for the fast path."""
         if met is None:
-            return self._answer(request, line, None)
-        return self.instead(request, line, met) or self.late(self._answer(request, line, None, met), met)
+            return self._answer(request, state, None)
+        return self.instead(request, state, met) or self.late(self._answer(request, state, None, met), met)
 
     def _answer(
         self,
         request: Request,
-        line: Line,
+        state: SessionState,
         memo_key: tuple[str, bytes] | None,
-        met: Met | None = None,
+        met: FaultHit | None = None,
     ) -> Reply:
-        if (again := asked_again(request)) is not None:
+        if (again := restarted_stream(request)) is not None:
             times = int(AGAIN.findall(request.url)[0][0])
-            return self._reconnection(again, line, times)
+            return self._reconnection(again, state, times)
         moment, wanted = "", request.header("accept-datetime")
         if wanted is not None and request.method == "GET" and is_timegate(self.snapshot, request):
             if not (moment := moment_of(wanted)):
-                return self.miss(request, line, None, f"Accept-Datetime {wanted!r} is no HTTP date")
-            request, memo_key = undated(request), None
-        lookup = self.lookup(request, line, moment)
-        if lookup.verdict == HANGS and line.polls.beyond is not None:
-            return self._nothing(request, line, lookup, line.polls.beyond)
+                return self.miss(request, state, None, f"Accept-Datetime {wanted!r} is no HTTP date")
+            request, memo_key = without_date(request), None
+        lookup = self.lookup(request, state, moment)
+        if lookup.verdict == HANGS and state.polls.beyond is not None:
+            return self._nothing(request, state, lookup, state.polls.beyond)
         if lookup.verdict == HANGS:
-            return hanging(self, request, line, lookup.rule)
+            return delayed_reply(self, request, state, lookup.rule)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
-            return self.miss(request, line, None, "no web socket was recorded there")
+            return self.miss(request, state, None, "no web socket was recorded there")
         if lookup.capture is None:
-            return self._derived(request, line, lookup)
+            return self._derived(request, state, lookup)
         told = lookup
         if met is not None and met.fault.kind == "stale":
             old = older(self.snapshot, request, lookup.capture)
@@ -446,44 +449,44 @@ class Answerer:
         if met is not None:
             verdict = met.verdict
         try:
-            ids = {**line.session.drawn, **lookup.ids}
+            ids = {**state.session.drawn, **lookup.ids}
             reply, derived, hot = self._reply(request, told, verdict, "", ids)
         except Refusal as refusal:
-            return self.miss(request, line, lookup, str(refusal))
+            return self.miss(request, state, lookup, str(refusal))
         except DamagedInput as error:
-            return self._damaged(request, line, lookup, error)
-        line.session.answered(lookup)
-        line.polls.answered(lookup.capture, lookup.polled)
-        if line.waiting:
-            line.moved()
+            return self._damaged(request, state, lookup, error)
+        state.session.answered(lookup)
+        state.polls.answered(lookup.capture, lookup.polled)
+        if state.waiting:
+            state.moved()
         if reply.pieces is not None:
-            reply.broke = lambda error, sent: self._broke(request, line, lookup, error, sent)
+            reply.broke = lambda error, sent: self._broke(request, state, lookup, error, sent)
         assert told.capture is not None
         more: dict[str, Any] = {} if verdict == lookup.verdict else {"under": lookup.verdict}
         if moment:
             reply = reply.with_fields(memento_fields(told.capture, request.url))
             more["memento"] = told.capture.timestamp
         if met is not None:
-            self.count_fault(line, met)
+            self.count_fault(state, met)
             if met.fault.kind == "stale":
                 reply = reply.with_fields(stale_fields(told.capture, lookup.capture))
-            reply = disturbed(reply, met)
+            reply = apply_fault(reply, met)
             more |= met.members()
         tail = self.tail(request, told, verdict, derived, reply.status, more=more or None)
-        self.note(line, tail, told)
+        self.note(state, tail, told)
         if self.timing and told.capture is not None and reply.held is None:
             return self._timed(reply, told.capture)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
-            if site not in line.session.past and hot is not None:
+            if site not in state.session.past and hot is not None:
                 if reply.whole is None:
                     self.kept.grow(hot, len(reply.wire()))
-                named = None if memo_key[0] else line
+                named = None if memo_key[0] else state
                 made = Memo(reply.wire(), tail, named, lookup.capture, site, request, doubt_of(lookup))
                 self.kept.remember(memo_key, made, hot)
         return reply
 
-    def _reconnection(self, again: Request, line: Line, count: int) -> Reply:
+    def _reconnection(self, again: Request, state: SessionState, count: int) -> Reply:
         """Answer an event stream that a frozen page asks for again, for the `count`-th time after the same event.
 
         Where no recorded page did, the generated answer keeps the stream silent.
@@ -495,12 +498,12 @@ class Answerer:
             if capture.method == "GET" and capture.key == key.canonical
         )
         if count <= recorded:
-            return self._answer(again, line, None)
+            return self._answer(again, state, None)
         reply = self._made(Response(200, "OK", (("Content-Type", "text/plain"),), b""), "synthetic")
-        self.note(line, self.tail(again, None, "synthetic", "stream", 200))
+        self.note(state, self.tail(again, None, "synthetic", "stream", 200))
         return reply
 
-    def _nothing(self, request: Request, line: Line, lookup: Lookup, last: Capture) -> Reply:
+    def _nothing(self, request: Request, state: SessionState, lookup: Lookup, last: Capture) -> Reply:
         """End a poll of Engine.IO with the packet that says nothing; `last` is the last recorded answer on its channel."""
         head = self.snapshot.head(last)
         fields = [
@@ -508,47 +511,47 @@ class Answerer:
         ]
         said = b"1:6" if "EIO=3" in request.url else b"6"
         reply = self._made(Response(200, "OK", tuple(fields), said), "synthetic", last)
-        self.note(line, self.tail(request, lookup, "synthetic", "poll", 200, capture=last))
+        self.note(state, self.tail(request, lookup, "synthetic", "poll", 200, capture=last))
         return reply
 
     def _echoes(self, request: Request, lookup: Lookup) -> list[Echo]:
         """Return the drawn values of a request that the answer is to repeat in place of the recorded ones."""
         # another rule may have joined the requests by the same value
         rules = self.matcher.rules.rules if lookup.rule else ()
-        if lookup.capture is None or not (asked := repeated(request, rules)):
+        if lookup.capture is None or not (asked := repeated_values(request, rules)):
             return []
-        return echoes(asked, repeated(self.snapshot.read_request(lookup.capture), rules))
+        return echoes(asked, repeated_values(self.snapshot.read_request(lookup.capture), rules))
 
-    def _derived(self, request: Request, line: Line, missed: Lookup) -> Reply:
+    def _derived(self, request: Request, state: SessionState, missed: Lookup) -> Reply:
         """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
         # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
         if (get := as_get(request)) is not None and request.header("range") is None:
-            lookup = self.lookup(get, line)
+            lookup = self.lookup(get, state)
             if lookup.capture is not None:
                 try:
                     reply, derived, _ = self._reply(
-                        request, lookup, lookup.verdict, "head", line.session.drawn
+                        request, lookup, lookup.verdict, "head", state.session.drawn
                     )
                 except Refusal as refusal:
-                    return self.miss(request, line, missed, str(refusal))
+                    return self.miss(request, state, missed, str(refusal))
                 except DamagedInput as error:
-                    return self._damaged(request, line, missed, error)
+                    return self._damaged(request, state, missed, error)
                 tail = self.tail(request, lookup, lookup.verdict, derived, reply.status, missed)
-                self.note(line, tail, lookup)
+                self.note(state, tail, lookup)
                 return reply
         elif is_preflight(request):
-            found = permission(self.snapshot, request)
+            found = preflight_grant(self.snapshot, request)
             if isinstance(found, str):
-                return self.miss(request, line, missed, found)
+                return self.miss(request, state, missed, found)
             made, capture = found
             reply = self._made(made, "synthetic", capture)
-            self.note(line, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
+            self.note(state, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
             return reply
-        return self.miss(request, line, missed, "")
+        return self.miss(request, state, missed, "")
 
     def _reply(
         self, request: Request, lookup: Lookup, verdict: str, derived: str, ids: Mapping[str, str]
-    ) -> tuple[Reply, str, Hot | None]:
+    ) -> tuple[Reply, str, CachedCapture | None]:
         capture = lookup.capture
         assert capture is not None
         echoed = self._echoes(request, lookup)
@@ -572,7 +575,7 @@ class Answerer:
             except Unrepeatable as error:
                 raise Refusal(str(error)) from error
         if own is not None:
-            hot = Hot(own, hot.aged)
+            hot = CachedCapture(own, hot.aged)
         stored = hot.response
         decoded = must_decode(self.snapshot, capture, stored, request)
         conditional = bool(request.conditional())
@@ -601,7 +604,7 @@ class Answerer:
         recorded = hot.recorded or Request(capture.method, capture.url)
         made = plan(stored, len(body), request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, hot.aged, own is not None)
-        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
+        fields = with_verdict_fields(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
         reply = Reply.of(made, fields, capture, join(made.parts, body))
         if not made.derived and not derived and plain_get:
             hot.replies[verdict, decoded, lookup.ambiguous, lookup.told] = reply
@@ -628,7 +631,7 @@ class Answerer:
                 decoded, encoding, size = False, None, found
         made = plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
-        fields = flagged(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
+        fields = with_verdict_fields(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
 
         def pieces() -> Iterator[bytes]:
             for part in made.parts:
@@ -657,10 +660,12 @@ class Answerer:
         names = {n.lower() for n, _ in fields}
         if "content-length" not in names and response.status not in BODILESS:
             fields = (*fields, ("Content-Length", str(len(response.body))))
-        fields = flagged(fields, verdict, capture, doubted=doubted, confidence=confidence)
+        fields = with_verdict_fields(fields, verdict, capture, doubted=doubted, confidence=confidence)
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
-    def virtual(self, request: Request, line: Line, response: Response, met: Met | None = None) -> Reply:
+    def virtual(
+        self, request: Request, state: SessionState, response: Response, met: FaultHit | None = None
+    ) -> Reply:
         """Return the reply for a virtual host's response, and write its ledger line."""
         verdict = response.header("stillweb-verdict") or "synthetic"
         doubted = response.header("stillweb-ambiguous") is not None
@@ -671,36 +676,36 @@ class Answerer:
         if met is not None and verdict != "miss" and met.fault.kind != "stale":
             more |= {"under": verdict, **met.members()}
             verdict = met.verdict
-            self.count_fault(line, met)
+            self.count_fault(state, met)
         reply = self._made(response, verdict, doubted=doubted, confidence=confidence)
         if met is not None and verdict == met.verdict:
-            reply = self.late(disturbed(reply, met), met)
+            reply = self.late(apply_fault(reply, met), met)
         if verdict == "miss":
-            self.count(request, line, None)
+            self.count(request, state, None)
         if confidence is not None:
             self.doubts += confidence
             more |= confidence.members()
-        self.note(line, self.tail(request, None, verdict, "virtual", reply.status, more=more or None))
+        self.note(state, self.tail(request, None, verdict, "virtual", reply.status, more=more or None))
         return reply
 
-    def count_fault(self, line: Line, met: Met) -> None:
+    def count_fault(self, state: SessionState, met: FaultHit) -> None:
         """Count an answer that a fault changed, and remember it for the session."""
         self.faulted += 1
-        if line.weight < MISSES_KEPT:
-            line.weight += 100
-            line.faulted.append(met.verdict)
+        if state.weight < MISSES_KEPT:
+            state.weight += 100
+            state.faulted.append(met.verdict)
 
-    def count(self, request: Request, line: Line, lookup: Lookup | None) -> None:
+    def count(self, request: Request, state: SessionState, lookup: Lookup | None) -> None:
         """Count a miss and remember it for the session."""
         self.misses += 1
-        if line.weight < MISSES_KEPT:
+        if state.weight < MISSES_KEPT:
             missed = missed_of(request, bool(lookup is not None and lookup.irrelevant))
-            line.weight += len(missed.url) + 100
-            line.missed.append(missed)
+            state.weight += len(missed.url) + 100
+            state.missed.append(missed)
         if self._on_miss is not None and not (lookup is not None and lookup.irrelevant):
             self._on_miss()
 
-    def tunnel(self, authority: str, line: Line) -> tuple[Reply | None, float]:
+    def tunnel(self, authority: str, state: SessionState) -> tuple[Reply | None, float]:
         """Return the refusal of a CONNECT, and the delay in seconds with which a tunnel opens otherwise.
 
         It is refused if it failed while recording, or by a fault.
@@ -709,48 +714,54 @@ class Answerer:
         if host_of(url) in self.virtual_hosts:
             return None, 0.0
         asked = Request("CONNECT", url)
-        if (met := self.meets(asked, line)) is not None:
-            if (reply := self.instead(asked, line, met)) is not None:
+        if (met := self.meets(asked, state)) is not None:
+            if (reply := self.instead(asked, state, met)) is not None:
                 return reply, 0.0
-            self.count_fault(line, met)
-            self.note(line, self.tail(asked, None, met.verdict, "fault", 200, more=met.members()))
+            self.count_fault(state, met)
+            self.note(state, self.tail(asked, None, met.verdict, "fault", 200, more=met.members()))
             return None, met.delay
         request = Request(TUNNEL, url)
         try:
             failed = self.matcher.failing.tunnel(url)
         except DamagedInput as error:
-            return self._damaged(request, line, None, error), 0.0
-        return (fails(self, request, line, None, failed) if failed is not None else None), 0.0
+            return self._damaged(request, state, None, error), 0.0
+        return (fail_as_recorded(self, request, state, None, failed) if failed is not None else None), 0.0
 
-    def _explaining(self, request: Request, line: Line, lookup: Lookup, why: str) -> Reply:
+    def _explaining(self, request: Request, state: SessionState, lookup: Lookup, why: str) -> Reply:
         """Return a reply to a miss that is held until the thread has explained it."""
 
         async def until() -> None:
             await self.aside(lambda: explain(lookup))
 
         def late() -> Reply:
-            return self._told(request, line, lambda: self.miss(request, line, lookup, why, explained=True))
+            return self._told(request, state, lambda: self.miss(request, state, lookup, why, explained=True))
 
         def left() -> None:
-            self.count(request, line, lookup)
-            self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
+            self.count(request, state, lookup)
+            self.note(state, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
         held = Reply(504, "Explaining", ())
-        held.held = Held(0, late, until=until, left=left)
+        held.held = DelayedReply(0, late, until=until, left=left)
         return held
 
     def miss(
-        self, request: Request, line: Line, lookup: Lookup | None, why: str, *, explained: bool = False
+        self,
+        request: Request,
+        state: SessionState,
+        lookup: Lookup | None,
+        why: str,
+        *,
+        explained: bool = False,
     ) -> Reply:
         """Reply to a request that the snapshot lacks (504), or that failed while recording.
 
         The thread explains the miss of a request that it prepared, so that nobody else waits for that.
         """
         if lookup is not None and lookup.failed is not None:
-            return fails(self, request, line, lookup, lookup.failed)
+            return fail_as_recorded(self, request, state, lookup, lookup.failed)
         if lookup is not None and request.remembers and not explained and self.faults is None:
-            return self._explaining(request, line, lookup, why)
-        self.count(request, line, lookup)
+            return self._explaining(request, state, lookup, why)
+        self.count(request, state, lookup)
         url = masked_url_of(request)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
         if why:
@@ -758,7 +769,7 @@ class Answerer:
         entry: dict[str, Any] = {}
         near: list[dict[str, Any]] = []
         if lookup is not None and not why and "confidence" in lookup.why:
-            why, likeliest = unsure(lookup, self.min_confidence)
+            why, likeliest = why_unsure(lookup, self.min_confidence)
             text += f" ({why})"
             entry["likeliest"] = likeliest
         if lookup is not None:
@@ -774,9 +785,9 @@ class Answerer:
         entry["nearest"] = near
         entry |= body_entry(request if lookup is None else lookup.request)  # with its passwords recognised
         if self.live is not None:
-            return self._ask(self.live, request, line, lookup, entry)
-        self.note(line, self.tail(request, lookup, "miss", "", 504, more=entry))
-        media, body = told_to(request, " ".join(text.split()), near, self._recorded_there(request))
+            return self._ask(self.live, request, state, lookup, entry)
+        self.note(state, self.tail(request, lookup, "miss", "", 504, more=entry))
+        media, body = miss_body(request, " ".join(text.split()), near, self._recorded_there(request))
         fields = (
             ("Content-Type", media),
             ("Content-Length", str(len(body))),
@@ -794,22 +805,22 @@ class Answerer:
                 yield capture.url
 
     def _ask(
-        self, live: Live, request: Request, line: Line, lookup: Lookup | None, entry: dict[str, Any]
+        self, live: Live, request: Request, state: SessionState, lookup: Lookup | None, entry: dict[str, Any]
     ) -> Reply:
         """Return a reply that is held until the live server has answered a missed request."""
         answers: list[Reply] = []
-        seq, session = line.seq, line.session
+        seq, session = state.seq, state.session
 
         async def ask() -> None:
-            answers.append(await asyncio.wrap_future(live.submit(request, line.name)))
+            answers.append(await asyncio.wrap_future(live.submit(request, state.name)))
 
         def tell(status: int) -> None:
-            self.note(line, self.tail(request, lookup, "miss", "", status, more={**entry, "live": True}))
+            self.note(state, self.tail(request, lookup, "miss", "", status, more={**entry, "live": True}))
 
         def late() -> Reply:
             reply = answers[0].with_fields((("Stillweb-Verdict", "miss"),))
             if reply.pieces is None:
-                if line.seq != seq:  # the session's last note is of a later request: it must stay
+                if state.seq != seq:  # the session's last note is of a later request: it must stay
                     session.noted = None
                 self._forget(request)
                 session.happened(request, Response(reply.status, "", reply.fields, reply.body))
@@ -817,24 +828,26 @@ class Answerer:
             return reply
 
         held = Reply(504, "Asked Live", ())
-        held.held = Held(0, late, until=ask, left=lambda: tell(0))
+        held.held = DelayedReply(0, late, until=ask, left=lambda: tell(0))
         return held
 
-    def _damaged(self, request: Request, line: Line, lookup: Lookup | None, error: DamagedInput) -> Reply:
+    def _damaged(
+        self, request: Request, state: SessionState, lookup: Lookup | None, error: DamagedInput
+    ) -> Reply:
         """Reply with 502 to a request whose capture can't be read, and count a miss."""
-        self.count(request, line, lookup)
-        self.matcher.note_missed(line.session, request)
+        self.count(request, state, lookup)
+        self.matcher.note_missed(state.session, request)
         why = f"its capture can't be read: {error}"
-        self.note(line, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
+        self.note(state, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
 
-    def _failed(self, request: Request, line: Line, error: Exception) -> Reply:
+    def _failed(self, request: Request, state: SessionState, error: Exception) -> Reply:
         """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
-        self.count(request, line, None)
+        self.count(request, state, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url_of(request)})")
-        self.matcher.note_missed(line.session, request)
-        self.note(line, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
+        self.matcher.note_missed(state.session, request)
+        self.note(state, self.tail(request, None, "miss", "", 500, more={"why": why, "nearest": []}))
         return failure(request, 500, "Failed", why)
 
     def fail(self, what: str) -> None:
@@ -843,40 +856,42 @@ class Answerer:
         self.forgotten += max(0, len(self.failures) - LAST_FAILURES)
         del self.failures[:-LAST_FAILURES]
 
-    def _broke(self, request: Request, line: Line, lookup: Lookup, error: Exception, sent: int) -> None:
+    def _broke(
+        self, request: Request, state: SessionState, lookup: Lookup, error: Exception, sent: int
+    ) -> None:
         """Write a second ledger line, a miss, for a large answer that broke off while being sent."""
-        self.count(request, line, lookup)
-        why = f"the answer broke off after {counted(sent, 'byte')}: {error}"
-        self.note(line, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
+        self.count(request, state, lookup)
+        why = f"the answer broke off after {pluralize(sent, 'byte')}: {error}"
+        self.note(state, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
-    def tunnel_failed(self, authority: str, line: Line, why: str, browser: bytes = b"") -> None:
+    def tunnel_failed(self, authority: str, state: SessionState, why: str, browser: bytes = b"") -> None:
         """Write the ledger line of a tunnel in which TLS failed, so that its requests are unknown.
 
         `browser` is the client's fingerprint (`tls.browser`).
         """
-        known = (authority, browser) in line.trusting
+        known = (authority, browser) in state.trusting
         if not known:
             self.misses += 1
             if browser:
-                line.broken.setdefault((authority, browser), []).append(line.seq)
+                state.broken.setdefault((authority, browser), []).append(state.seq)
         url = f"https://{authority}/"
         apart = known or irrelevant_url(url) or errand(url)
         more: dict[str, Any] = {"irrelevant": apart, "why": why, "nearest": []}
-        self.note(line, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
+        self.note(state, self.tail(Request("CONNECT", url), None, "miss", "", 0, more=more))
 
-    def note(self, line: Line, tail: str, lookup: Lookup | None = None) -> None:
+    def note(self, state: SessionState, tail: str, lookup: Lookup | None = None) -> None:
         """Write a ledger line and count the request, and the doubt in the answer of its lookup."""
         if lookup is not None and (doubted := doubt_of(lookup)) is not None:
             self.doubts += doubted
-        seq = line.seq
-        line.seq = seq + 1
+        seq = state.seq
+        state.seq = seq + 1
         self.requests += 1
-        if line.again:
-            tail = line.told_again(tail)
-        self.ledger.write_timed(line.prefix, seq, tail)
+        if state.again:
+            tail = state.told_again(tail)
+        self.ledger.write_timed(state.prefix, seq, tail)
 
 
-def in_turns(work: Callable[[], None]) -> None:
+def run_in_turns(work: Callable[[], None]) -> None:
     """Do work in a thread that shares the interpreter with the event loop, which gets its turn soon."""
     interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(min(interval, TURN))
@@ -890,7 +905,7 @@ def in_turns(work: Callable[[], None]) -> None:
         sys.setswitchinterval(interval)
 
 
-def disturbed(reply: Reply, met: Met) -> Reply:
+def apply_fault(reply: Reply, met: FaultHit) -> Reply:
     """Return a reply whose body is cut short or sent slowly, as the fault says."""
     fault = met.fault
     if (fault.kind != "cut" and not fault.pace) or (reply.pieces is None and not reply.body):
@@ -898,12 +913,12 @@ def disturbed(reply: Reply, met: Met) -> Reply:
     kept = -1
     if fault.kind == "cut":
         kept = met.kept(reply.length or 0)
-    made = paced(reply, fault.pace, kept)
+    made = with_pace(reply, fault.pace, kept)
     made.cut = kept >= 0
     return made
 
 
-def paced(whole: Reply, pace: float, kept: int) -> Reply:
+def with_pace(whole: Reply, pace: float, kept: int) -> Reply:
     """Return a reply whose body is sent at `pace` bytes per second (0: at once), up to `kept` bytes (-1: all)."""
     step = max(1, min(PIECE, int(pace / 10) or 1)) if pace else PIECE
 
@@ -931,7 +946,7 @@ def explain(lookup: Lookup) -> None:
         lookup.rivals = lambda: rivals
 
 
-def large(request: Request) -> bool:
+def needs_preparation(request: Request) -> bool:
     """Return True if a request should be prepared before it is answered."""
     size = len(request.url) + len(request.body)
     if size > LARGE or len(request.headers) > MANY:
@@ -946,7 +961,7 @@ def as_get(request: Request) -> Request | None:
     return request.derived("as GET", lambda one: Request("GET", one.url, one.headers))
 
 
-def asked_again(request: Request) -> Request | None:
+def restarted_stream(request: Request) -> Request | None:
     """Return the request that a frozen page marks as one for an event stream again; None for another request."""
     if request.method != "GET" or request.body or (found := AGAIN.search(request.url)) is None:
         return None
@@ -962,30 +977,30 @@ GONE = "its client left before it was answered"
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
 
 
-def hanging(answerer: Answerer, request: Request, line: Line, rule: str | None) -> Reply:
+def delayed_reply(answerer: Answerer, request: Request, state: SessionState, rule: str | None) -> Reply:
     """Return a reply that is held until the request has an answer."""
 
     def due() -> bool:
-        return answerer.lookup(request, line).verdict != HANGS or line.polls.beyond is not None
+        return answerer.lookup(request, state).verdict != HANGS or state.polls.beyond is not None
 
-    line.moved()  # a web socket may open once it was asked
+    state.moved()  # a web socket may open once it was asked
     reply = Reply(504, "Hanging", ())
-    reply.held = Held(
+    reply.held = DelayedReply(
         0,
-        lambda: answerer.answer(request, line),
-        until=lambda: line.until(due),
-        left=lambda: unanswered(answerer, request, line, rule),
+        lambda: answerer.answer(request, state),
+        until=lambda: state.until(due),
+        left=lambda: note_unanswered_poll(answerer, request, state, rule),
     )
     return reply
 
 
-def unanswered(answerer: Answerer, request: Request, line: Line, rule: str | None) -> None:
+def note_unanswered_poll(answerer: Answerer, request: Request, state: SessionState, rule: str | None) -> None:
     """Write the ledger line of a poll whose client left without an answer."""
     asked = Lookup(f"rule:{rule}" if rule else "exact", None, rule, request_key(request), request)
-    answerer.note(line, answerer.tail(request, asked, asked.verdict, "", 0, more={"why": LEFT}))
+    answerer.note(state, answerer.tail(request, asked, asked.verdict, "", 0, more={"why": LEFT}))
 
 
-async def never() -> None:
+async def wait_forever() -> None:
     """Wait forever."""
     await asyncio.get_running_loop().create_future()
 
@@ -996,7 +1011,9 @@ MOST_HELD = 30  # seconds; a request that took longer fails at once, since nobod
 SPARE = 2  # extra seconds for a client to leave, since the recorded wait is in whole seconds
 
 
-def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed) -> Reply:
+def fail_as_recorded(
+    answerer: Answerer, request: Request, state: SessionState, lookup: Lookup | None, failed: KnownFailure
+) -> Reply:
     """Return the reply to a request that failed while recording, and write its ledger line.
 
     A tunnel comes without a `lookup`.
@@ -1006,37 +1023,38 @@ def fails(answerer: Answerer, request: Request, line: Line, lookup: Lookup | Non
     if lookup is None:
         more["irrelevant"] = irrelevant_url(request.url) or errand(request.url)
     if failed.failure.waited and not failed.tunnel and answerer.polls.on(request.method, request.url):
-        reply.held = Held(0, lambda: None, until=never)  # the client left together with its page
+        # the client left together with its page
+        reply.held = DelayedReply(0, lambda: None, until=wait_forever)
     elif 0 < failed.failure.waited <= MOST_HELD:
-        reply.held = Held(
+        reply.held = DelayedReply(
             failed.failure.waited + SPARE,
-            lambda: _outstayed(answerer, request, line, lookup, failed),
+            lambda: _outstayed(answerer, request, state, lookup, failed),
             ESTABLISHED if failed.failure.opened else b"",
         )
     status = 0 if reply.held is not None else reply.status
     answerer.failed += 1
-    answerer.note(line, answerer.tail(request, lookup, failed.failure.verdict, "", status, more=more))
+    answerer.note(state, answerer.tail(request, lookup, failed.failure.verdict, "", status, more=more))
     return reply
 
 
 def _outstayed(
-    answerer: Answerer, request: Request, line: Line, lookup: Lookup | None, failed: Failed
+    answerer: Answerer, request: Request, state: SessionState, lookup: Lookup | None, failed: KnownFailure
 ) -> Reply | None:
     """Note a miss for a client that waits longer than it did while recording, and return its reply.
 
     Later events are unknown, so the miss gets a ledger line after that of the failure. Returns None for a
     tunnel, whose connection is ended.
     """
-    seconds = counted(failed.failure.waited, "second")
+    seconds = pluralize(failed.failure.waited, "second")
     why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
     if lookup is None:
-        answerer.tunnel_failed(request.url.partition("//")[2].rstrip("/"), line, why)
+        answerer.tunnel_failed(request.url.partition("//")[2].rstrip("/"), state, why)
         return None
-    answerer.matcher.note_missed(line.session, request)
-    return answerer.miss(request, line, replace(lookup, failed=None, verdict=MISS), why)
+    answerer.matcher.note_missed(state.session, request)
+    return answerer.miss(request, state, replace(lookup, failed=None, verdict=MISS), why)
 
 
-def _reply(request: Request, failed: Failed) -> Reply:
+def _reply(request: Request, failed: KnownFailure) -> Reply:
     """Return the error that the client got while recording; if the archive lacks it, one in our words."""
     failure, given = failed.failure, failed.failure.given
     if given is None or failure.opened or (failed.tunnel and request.method != failure.request.method):
@@ -1067,21 +1085,23 @@ def is_preflight(request: Request) -> bool:
     )
 
 
-def permission(snapshot: Snapshot, request: Request) -> tuple[Response, Capture] | str:
+def preflight_grant(snapshot: Snapshot, request: Request) -> tuple[Response, Capture] | str:
     """Return the granting response and the capture that shows the grant, or the reason for a miss."""
     why = ""
-    for capture in captured(snapshot, request.url, _asked(request)):
+    for capture in captures_at(snapshot, request.url, _asked(request)):
         try:
-            refusal = refused(request, snapshot.read_request(capture), answer := snapshot.head(capture))
+            refusal = why_not_granted(
+                request, snapshot.read_request(capture), answer := snapshot.head(capture)
+            )
         except DamagedInput:
             continue
         if not refusal:
-            return granted(request, answer), capture
+            return grant_preflight(request, answer), capture
         why = why or refusal
     return why
 
 
-def captured(snapshot: Snapshot, url: str, method: str) -> Iterator[Capture]:
+def captures_at(snapshot: Snapshot, url: str, method: str) -> Iterator[Capture]:
     """Return the captures of that URL (in canonical form) and method, whatever their bodies."""
     wanted = canonical_url(url)
     # for other methods, the index key is the URL's with __wb_method and the body in its query
@@ -1090,7 +1110,7 @@ def captured(snapshot: Snapshot, url: str, method: str) -> Iterator[Capture]:
     return (c for c in found if c.method == method and canonical_url(c.url) == wanted)
 
 
-def refused(request: Request, recorded: Request, answer: Response) -> str:
+def why_not_granted(request: Request, recorded: Request, answer: Response) -> str:
     """Return why a recorded exchange does not show that a preflight would be granted, "" if it does."""
     allowed, origin = answer.header("access-control-allow-origin"), request.header("origin")
     if allowed is None:
@@ -1102,7 +1122,7 @@ def refused(request: Request, recorded: Request, answer: Response) -> str:
     return f"the recorded request had no {more[0]}" if more else ""
 
 
-def granted(request: Request, answer: Response) -> Response:
+def grant_preflight(request: Request, answer: Response) -> Response:
     """Return the response that grants a preflight, in the words of the recorded answer."""
     headers = [
         ("Access-Control-Allow-Origin", answer.header("access-control-allow-origin") or ""),

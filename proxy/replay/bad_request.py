@@ -13,7 +13,7 @@ from stillweb.snapshots.words import whole_number
 if TYPE_CHECKING:
     from stillweb.proxy.replay.answering import Answerer
     from stillweb.proxy.replay.hub import Hub
-    from stillweb.proxy.replay.replies import Line
+    from stillweb.proxy.replay.replies import SessionState
 
 UNREADABLE = "?"
 _REASONS = {
@@ -36,10 +36,10 @@ def answer(bad: BadRequest) -> bytes:
     ).encode() + body
 
 
-def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base: str) -> None:
+def refuse(hub: Hub, message: Message, bad: BadRequest, state: SessionState | None, base: str) -> None:
     """Write the ledger line of a malformed HTTP/1 request; `message` holds its readable part.
 
-    `line` is the session of its connection so far, `base` the scheme and authority of its tunnel. Requests
+    `state` is the session of its connection so far, `base` the scheme and authority of its tunnel. Requests
     for our own pages get no line.
     """
     url = address(message, base)
@@ -47,10 +47,10 @@ def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base:
         return
     name = session_name(message.named.get("proxy-authorization")) if not base else None
     if name is not None:
-        line = hub.answerer.line(name)
-    note(
+        state = hub.answerer.state(name)
+    note_refused(
         hub.answerer,
-        line or hub.answerer.line(DEFAULT_SESSION),
+        state or hub.answerer.state(DEFAULT_SESSION),
         message.method,
         url,
         bad,
@@ -59,15 +59,15 @@ def refuse(hub: Hub, message: Message, bad: BadRequest, line: Line | None, base:
     )
 
 
-def unread(hub: Hub, why: str) -> None:
+def note_unread_connection(hub: Hub, why: str) -> None:
     """Count a connection that failed before its first request, and write its ledger line."""
     hub.malformed += 1
-    line = hub.answerer.line(DEFAULT_SESSION)
-    note(hub.answerer, line, UNREADABLE, UNREADABLE, BadRequest(why), 0, 0)
+    state = hub.answerer.state(DEFAULT_SESSION)
+    note_refused(hub.answerer, state, UNREADABLE, UNREADABLE, BadRequest(why), 0, 0)
 
 
-def note(
-    answerer: Answerer, line: Line, method: str, url: str, why: Exception, size: int, status: int
+def note_refused(
+    answerer: Answerer, state: SessionState, method: str, url: str, why: Exception, size: int, status: int
 ) -> None:
     """Write the ledger line of a refused request.
 
@@ -79,7 +79,7 @@ def note(
     if method != "CONNECT":
         more["body_size"] = size
     answerer.note(
-        line, answerer.tail(Request(method or UNREADABLE, url), None, "miss", "", status, more=more)
+        state, answerer.tail(Request(method or UNREADABLE, url), None, "miss", "", status, more=more)
     )
 
 

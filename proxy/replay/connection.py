@@ -31,19 +31,19 @@ from stillweb.proxy.replay.http1 import (
     url_outside,
 )
 from stillweb.proxy.replay.hub import Hub
-from stillweb.proxy.replay.replies import ESTABLISHED, Held, Line, Memo, Reply, Upgraded
+from stillweb.proxy.replay.replies import ESTABLISHED, DelayedReply, Memo, Reply, SessionState, Upgraded
 from stillweb.proxy.replay.tls import ServerTls, TlsFailed, browser
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
-    from stillweb.proxy.replay.websocket import Talk
-    from stillweb.proxy.replay.websocket_player import Said, Socket
+    from stillweb.proxy.replay.websocket import SessionSocket
+    from stillweb.proxy.replay.websocket_player import Payload, Socket
 
 
-class Channel(asyncio.Protocol):
+class ConnectionWriter(asyncio.Protocol):
     """The writing half of an accepted connection. All methods run on the gateway's event loop."""
 
     parser: Parser
@@ -171,7 +171,7 @@ class Channel(asyncio.Protocol):
         """Pass the bytes of a live web socket on, both ways, until one side ends it."""
         raise NotImplementedError
 
-    async def _hold(self, held: Held, message: Message) -> None:
+    async def _hold(self, held: DelayedReply, message: Message) -> None:
         if held.said:
             self.write(held.said)
         try:
@@ -204,7 +204,8 @@ class Channel(asyncio.Protocol):
             self.hub.failed(task.exception())
             self.abort()
         elif self._transport is None:
-            self._requests()  # what was read before the client left is answered, for its session and the ledger
+            # what was read before the client left is answered, for its session and the ledger
+            self._requests()
         elif not task.cancelled() and not self._paused and not self._closing:
             self._start_reading()
             self._requests()
@@ -224,7 +225,7 @@ class Channel(asyncio.Protocol):
                 self.close()
                 return
             if length is not None and sent != length:
-                raise ValueError(f"a body of {counted(length, 'byte')} ended after {sent}")
+                raise ValueError(f"a body of {pluralize(length, 'byte')} ended after {sent}")
         except (StillwebError, ValueError, OSError) as error:
             self.hub.failed(error)
             if reply.broke is not None:
@@ -240,7 +241,7 @@ class Channel(asyncio.Protocol):
 MAX_WAITING = 1 << 20  # bytes of further requests while one is being answered, and of unread HTTP/2 answers
 
 
-class _Passing:
+class _LiveWebSocket:
     """The way from a client to a live web socket: its bytes are written on a thread, and no more is read meanwhile.
 
     So a server that does not read holds up its client alone, and keeps no more than was read of it at once.
@@ -276,7 +277,7 @@ class _Passing:
         self._upgraded.lost()
 
 
-class Arrivals(Channel):
+class ConnectionReader(ConnectionWriter):
     """The reading half of an accepted connection. `read` holds bytes that were already read.
 
     All methods run on the gateway's event loop.
@@ -286,8 +287,8 @@ class Arrivals(Channel):
         super().__init__(hub)
         self._read = read
         self.parser = Parser()
-        self.line: Line | None = None  # session of the tunnel
-        self._last: Line | None = None  # session of the last request outside a tunnel
+        self.state: SessionState | None = None  # session of the tunnel
+        self._last: SessionState | None = None  # session of the last request outside a tunnel
         self.base = ""  # scheme://authority of the tunnel, "" outside
         self._memos: dict[bytes, Memo] = hub.answerer.kept.memos_of("")  # settled requests of that base
         self._authority = ""
@@ -296,7 +297,7 @@ class Arrivals(Channel):
         self._browser = b""  # fingerprint of the browser's ClientHello
         self._remembered = hub.answerer.remembered
         self._h2: Http2 | None = None
-        self._socket: Socket | _Passing | None = None  # set once the connection has become a web socket
+        self._socket: Socket | _LiveWebSocket | None = None  # set once the connection has become a web socket
 
     # asyncio.Protocol
 
@@ -312,9 +313,9 @@ class Arrivals(Channel):
     def connection_lost(self, error: Exception | None) -> None:
         self._calm = None
         self.hub.connections.discard(self)
-        for line in (self.line, self._last):
-            if line is not None:
-                line.clients -= 1
+        for state in (self.state, self._last):
+            if state is not None:
+                state.clients -= 1
         self._transport, self._paused = None, False
         if self._h2 is not None:
             self._h2.lost()
@@ -346,7 +347,7 @@ class Arrivals(Channel):
         elif self._busy is None:
             self._start_reading()
             self._requests()
-        elif isinstance(self._socket, _Passing):
+        elif isinstance(self._socket, _LiveWebSocket):
             self._socket.resume()
 
     def eof_received(self) -> bool:
@@ -372,7 +373,7 @@ class Arrivals(Channel):
                 self._tls_failed(tls, str(failure))
                 return
             memo = self._memos.get(data)
-            if memo is not None and (wire := self._remembered(memo, self.line)):  # type: ignore[arg-type]
+            if memo is not None and (wire := self._remembered(memo, self.state)):  # type: ignore[arg-type]
                 self._transport.write(tls.encrypt(wire))  # type: ignore[union-attr]
                 if tls.closed:
                     self.close()
@@ -427,7 +428,7 @@ class Arrivals(Channel):
             return
         if parser.idle:
             memo = self._memos.get(data)
-            if memo is not None and (wire := self._remembered(memo, self.line or memo.line)):  # type: ignore[arg-type]
+            if memo is not None and (wire := self._remembered(memo, self.state or memo.state)):  # type: ignore[arg-type]
                 self.write(wire)
             else:
                 parser.feed(data)
@@ -502,21 +503,21 @@ class Arrivals(Channel):
     def _established(self, tls: ServerTls) -> None:
         """Choose the protocol by ALPN after the handshake, and withdraw the misses of broken attempts."""
         self.deadline = 0.0
-        assert self.line is not None
+        assert self.state is not None
         if self._browser:
-            self.hub.answerer.misses -= self.line.tried_again((self._authority, self._browser))
+            self.hub.answerer.misses -= self.state.tried_again((self._authority, self._browser))
         if tls.protocol == "h2":
             from stillweb.proxy.replay.http2 import Http2
 
-            self._h2 = Http2(self, self.line, self._authority)
+            self._h2 = Http2(self, self.state, self._authority)
 
     def _tls_failed(self, tls: ServerTls | None, why: str) -> None:
-        assert self.line is not None
+        assert self.state is not None
         if tls is not None and self._transport is not None and (alert := tls.outgoing()):
             self._transport.write(alert)
         if tls is None or not tls.ready:
             why = f"TLS with the client failed: {why}"
-            self.hub.answerer.tunnel_failed(self._authority, self.line, why, self._browser)
+            self.hub.answerer.tunnel_failed(self._authority, self.state, why, self._browser)
         self._closing = True
         self._calm = None
         if self._transport is not None:
@@ -530,7 +531,7 @@ class Arrivals(Channel):
 _PROXY_FIELDS = frozenset({"proxy-authorization", "proxy-connection"})
 
 
-class Connection(Arrivals):
+class Connection(ConnectionReader):
     """An accepted connection. `read` holds bytes that were already read.
 
     All methods run on the gateway's event loop.
@@ -566,7 +567,7 @@ class Connection(Arrivals):
     def _refuse(self, bad: BadRequest, message: Message | None) -> None:
         self.hub.malformed += 1
         if message is not None:
-            bad_request.refuse(self.hub, message, bad, self.line or self._last, self.base)
+            bad_request.refuse(self.hub, message, bad, self.state or self._last, self.base)
         self.write(bad_request.answer(bad))
         self.close()
 
@@ -579,7 +580,7 @@ class Connection(Arrivals):
         if self.base:
             if message.method == "CONNECT":
                 raise BadRequest("a tunnel within a tunnel")
-            line = self.line
+            state = self.state
             url = url_inside(message, self.base, self._authority)
         elif message.method == "CONNECT":
             self._connect(message)
@@ -590,14 +591,14 @@ class Connection(Arrivals):
             if host_of(url) != OWN_HOST and name is None and hub.challenge:
                 self._send(hub.ask_for_name(), message)
                 return
-            line = hub.answerer.line(name or DEFAULT_SESSION)
-            if line is not self._last and self._transport is not None:
-                line.clients += 1
+            state = hub.answerer.state(name or DEFAULT_SESSION)
+            if state is not self._last and self._transport is not None:
+                state.clients += 1
                 if self._last is not None:
                     self._last.clients -= 1
-                self._last = line
+                self._last = state
         elif target.startswith("/"):
-            line = None
+            state = None
             url = f"http://{OWN_HOST}{target}"
         else:
             raise BadRequest("the target of the request is neither a URL nor a path")
@@ -606,45 +607,45 @@ class Connection(Arrivals):
             headers = tuple((n, v) for n, v in headers if n.lower() not in _PROXY_FIELDS)
         request = Request(message.method, url, headers, message.body)
         host = host_of(url)
-        if host == OWN_HOST or line is None:
+        if host == OWN_HOST or state is None:
             # a browser that was led here by the name, not through the proxy, sends the port as well
             asked = (message.named.get("host") or "").lower()
-            through = line is not None or asked == OWN_HOST
+            through = state is not None or asked == OWN_HOST
             self._send(hub.own_page(request, (OWN_HOST,) if through else ()), message)
             return
         if host in hub.answerer.virtual_hosts:
-            self._work(self._virtual(request, line, message, host))
+            self._work(self._virtual(request, state, message, host))
             return
-        if hub.answerer.slow(request) or hub.answerer.waits(request, line):
-            self._work(self._later(request, line, message))
+        if hub.answerer.slow(request) or hub.answerer.waits(request, state):
+            self._work(self._later(request, state, message))
             return
-        if "upgrade" in message.named and self._converse(request, line, message):
+        if "upgrade" in message.named and self._converse(request, state, message):
             return
         settled = raw is not None and message.method == "GET" and message.keep_alive and not message.http10
         key = (self.base, raw) if settled and raw is not None and not message.body else None
-        self._send(hub.answerer.answer(request, line, key), message)
+        self._send(hub.answerer.answer(request, state, key), message)
 
-    def _converse(self, request: Request, line: Line, message: Message) -> bool:
+    def _converse(self, request: Request, state: SessionState, message: Message) -> bool:
         """Turn the connection into a web socket. Return False if none was recorded there."""
-        from stillweb.proxy.replay.websocket import Talk
-        from stillweb.proxy.replay.websocket_player import STREAM, wanted
+        from stillweb.proxy.replay.websocket import SessionSocket
+        from stillweb.proxy.replay.websocket_player import STREAM, is_socket_request
 
-        if not wanted(request):
+        if not is_socket_request(request):
             return False
         url = STREAM.sub("", request.url)
-        talk = Talk.begin(self.hub.answerer, Request("GET", url, request.headers), line)
+        talk = SessionSocket.begin(self.hub.answerer, Request("GET", url, request.headers), state)
         if talk is None:
             return False
         met = talk.met
-        if met is not None and (reply := self.hub.answerer.instead(request, line, met)) is not None:
+        if met is not None and (reply := self.hub.answerer.instead(request, state, met)) is not None:
             self._send(reply, message, within=self._busy is not None)
         elif met is not None and met.delay:
-            self._work(self._after(met.delay, lambda: self._open_socket(request, line, talk)))
+            self._work(self._after(met.delay, lambda: self._open_socket(request, state, talk)))
         else:
-            self._open_socket(request, line, talk)
+            self._open_socket(request, state, talk)
         return True
 
-    def _open_socket(self, request: Request, line: Line, talk: Talk) -> None:
+    def _open_socket(self, request: Request, state: SessionState, talk: SessionSocket) -> None:
         """Answer the handshake and start the conversation. A fault may cut the server's first message."""
         from stillweb.proxy.replay.websocket_player import STREAM, Socket, handshake
 
@@ -657,7 +658,7 @@ class Connection(Arrivals):
                     self.write(data[: met.kept(len(data))])
                     self.close()
 
-        async def aside(judge: Callable[[], None], said: Said) -> None:
+        async def aside(judge: Callable[[], None], said: Payload) -> None:
             self._stop_reading()
             try:
                 await talk.aside(judge, said)
@@ -669,7 +670,7 @@ class Connection(Arrivals):
             url, talk.player, write, self.close, talk.strayed, talk.doubted, talk.heard,
             aside=aside, secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
-        line.opened(self._socket)
+        state.opened(self._socket)
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)
@@ -677,7 +678,7 @@ class Connection(Arrivals):
             self._socket.lost()
 
     async def _pass_on(self, upgraded: Upgraded, pieces: Iterator[bytes]) -> None:
-        passing = self._socket = _Passing(upgraded, self._start_reading, self._stop_reading, self.hub)
+        passing = self._socket = _LiveWebSocket(upgraded, self._start_reading, self._stop_reading, self.hub)
         self._holding = True  # a client that ends its side has left
         try:
             passing.feed(self.parser.take())
@@ -702,22 +703,22 @@ class Connection(Arrivals):
             self._send(self.hub.ask_for_name(), message)
             return
         self._authority = match[1] if match[2] in (None, "443") else target
-        line = self.hub.answerer.line(name or DEFAULT_SESSION)
+        state = self.hub.answerer.state(name or DEFAULT_SESSION)
         ours = match[1].lower() == OWN_HOST
-        refusal, delay = (None, 0.0) if ours else self.hub.answerer.tunnel(self._authority, line)
+        refusal, delay = (None, 0.0) if ours else self.hub.answerer.tunnel(self._authority, state)
         if refusal is not None:
             self._send(refusal, message)
         elif delay:
-            self._work(self._after(delay, lambda: self._tunnel(line)))
+            self._work(self._after(delay, lambda: self._tunnel(state)))
         else:
-            self._tunnel(line)
+            self._tunnel(state)
 
-    def _tunnel(self, line: Line) -> None:
+    def _tunnel(self, state: SessionState) -> None:
         if self._transport is None:  # the client has left: it said no more
             self._closing = True
             return
-        self.line = line
-        line.clients += 1
+        self.state = state
+        state.clients += 1
         self.base = f"?://{self._authority}"
         self._sniffing = True
         self.write(ESTABLISHED)
@@ -733,26 +734,26 @@ class Connection(Arrivals):
         self._holding = False
         act()
 
-    async def _later(self, request: Request, line: Line, message: Message) -> None:
+    async def _later(self, request: Request, state: SessionState, message: Message) -> None:
         if self.hub.answerer.slow(request):
-            await self.hub.answerer.prepare(request, line)
-        if self.hub.answerer.waits(request, line):
+            await self.hub.answerer.prepare(request, state)
+        if self.hub.answerer.waits(request, state):
             self._holding = True
-            await self.hub.answerer.due(request, line, left=self._transport is None)
+            await self.hub.answerer.due(request, state, left=self._transport is None)
             self._holding = False
-        if "upgrade" in message.named and self._converse(request, line, message):
+        if "upgrade" in message.named and self._converse(request, state, message):
             return
-        self._send(self.hub.answerer.answer(request, line), message, within=True)
+        self._send(self.hub.answerer.answer(request, state), message, within=True)
 
-    async def _virtual(self, request: Request, line: Line, message: Message, host: str) -> None:
-        reply = await self.hub.virtual(request, line, host)
+    async def _virtual(self, request: Request, state: SessionState, message: Message, host: str) -> None:
+        reply = await self.hub.virtual(request, state, host)
         self._send(reply, message, within=True)
 
 
 TLS = 0x16  # the first byte of a handshake record (RFC 8446, 5.1)
 
 
-class Entrance(asyncio.Protocol):
+class NewConnection(asyncio.Protocol):
     """A new connection whose first bytes decide which protocol handles it."""
 
     def __init__(self, hub: Hub) -> None:
@@ -776,7 +777,9 @@ class Entrance(asyncio.Protocol):
         hub.connections.discard(self)
         heir: asyncio.Protocol
         if data[0] == TLS:
-            heir = Sealed(hub, Connection(hub), data, lambda why: bad_request.unread(hub, why))
+            heir = ProxyTls(
+                hub, Connection(hub), data, lambda why: bad_request.note_unread_connection(hub, why)
+            )
         else:
             heir = Connection(hub, data)
         transport.set_protocol(heir)
@@ -793,7 +796,7 @@ class Entrance(asyncio.Protocol):
             self._transport.abort()
 
 
-class Sealed(asyncio.Protocol):
+class ProxyTls(asyncio.Protocol):
     """A TLS connection with the proxy itself that carries the protocol `inner`.
 
     `read` holds bytes that were already read. `failed(why)` is called if the handshake fails.
@@ -804,13 +807,13 @@ class Sealed(asyncio.Protocol):
         self._inner = inner
         self._read = read
         self._failed = failed
-        self._way: _Within | None = None
+        self._way: _TlsTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         authority, alpn = self._authority, ("http/1.1",)
         own = authority.context_for(str(transport.get_extra_info("sockname")[0]), alpn)
         tls = ServerTls(own, lambda name: authority.context_for(name, alpn))
-        self._way = _Within(transport, tls)
+        self._way = _TlsTransport(transport, tls)
         self._inner.connection_made(self._way)  # type: ignore[arg-type]
         data, self._read = self._read, b""
         self.data_received(data)
@@ -847,7 +850,7 @@ class Sealed(asyncio.Protocol):
         self._inner.resume_writing()
 
 
-class _Within:
+class _TlsTransport:
     """An asyncio transport whose bytes go through TLS."""
 
     def __init__(self, inner: Any, tls: ServerTls) -> None:

@@ -99,7 +99,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class FaultHit:
     """A fault that a request met, with the delay that was drawn for it in seconds."""
 
     fault: Fault
@@ -135,9 +135,9 @@ class FaultSession:
         self._faults = [one for one in faults.all if one.session.fullmatch(name)]
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def meet(self, request: Request) -> Met | None:
+    def meet(self, request: Request) -> FaultHit | None:
         """Count the request and return the first fault that it meets."""
-        met: Met | None = None
+        met: FaultHit | None = None
         same = ""
         for fault in self._faults:
             method = request.method.upper()
@@ -163,7 +163,7 @@ class FaultSession:
             drawn = f"{self._seed}\0{fault.id}\0{self._name}\0{same}\0{self._counts[fault.id, same]}"
             if fault.probability < 1 and _draw(drawn, "met") >= fault.probability:
                 continue
-            met = Met(fault, _seconds(fault.delay, _draw(drawn, "delay")))
+            met = FaultHit(fault, _seconds(fault.delay, _draw(drawn, "delay")))
         return met
 
 

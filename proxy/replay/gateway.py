@@ -21,24 +21,24 @@ from typing import TYPE_CHECKING, Literal
 from stillweb.proxy.net.addresses import DEFAULT_SESSION, with_session
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.open_files import allow_many_open_files
-from stillweb.proxy.net.proxied import Proxied
+from stillweb.proxy.net.proxy_server import ProxyServer
 from stillweb.proxy.replay.answering import CACHE_BYTES, Answerer, Live
-from stillweb.proxy.replay.connection import Entrance
+from stillweb.proxy.replay.connection import NewConnection
 from stillweb.proxy.replay.hosting import VirtualHost
 from stillweb.proxy.replay.hub import Drawing, GatewayStats, Hub, sweep
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.proxy.replay.misses import Missed
+from stillweb.proxy.replay.misses import MissedRequest
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import read_confidence
-from stillweb.snapshots.identity.accepting import check_accept
+from stillweb.snapshots.identity.accept_level import check_accept
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.faults import Faults
     from stillweb.snapshots.snapshot import Snapshot
 
 
-class Gateway(Proxied):
+class Gateway(ProxyServer):
     """A proxy that serves a snapshot. A context manager with its own thread and event loop.
 
     `port` 0 takes a free one. `accept` is the lowest verdict served: exact, canonical, varies or rule, with
@@ -165,7 +165,7 @@ class Gateway(Proxied):
         hub = self._hub
         assert self._socket is not None
         sweeper = loop.create_task(sweep(hub))
-        server = await loop.create_server(lambda: Entrance(hub), sock=self._socket, backlog=BACKLOG)
+        server = await loop.create_server(lambda: NewConnection(hub), sock=self._socket, backlog=BACKLOG)
         started.set()
         await self._stop.wait()
         sweeper.cancel()
@@ -190,7 +190,7 @@ class Gateway(Proxied):
         """The counts so far; after closing, the final ones."""
         return self._hub.stats()
 
-    def missed(self, session: str = DEFAULT_SESSION) -> list[Missed]:
+    def missed(self, session: str = DEFAULT_SESSION) -> list[MissedRequest]:
         """Return the requests that a session missed so far, also those that no browser reports."""
         return self._hub.answerer.missed(session)
 
@@ -200,7 +200,7 @@ class Gateway(Proxied):
 
     def rename(self, name: str, session: str) -> None:
         """Assign requests that come under `name`, unused so far, to `session` from now on."""
-        self._on_loop(lambda: self._hub.answerer.lines.rename(name, session))
+        self._on_loop(lambda: self._hub.answerer.states.rename(name, session))
 
     def reset(self, session: str = DEFAULT_SESSION) -> None:
         """Reset a session's state and cursors to their start."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from stillweb.proxy.net.addresses import (
     AUTHORITY,
+    http_for_ws,
     is_absolute,
-    named_by_host,
-    spelled_for_sockets,
     target_text,
+    with_host_field,
     without_user,
 )
 from stillweb.snapshots.request import Headers
@@ -63,8 +63,8 @@ class Message:
 
 def url_outside(message: Message) -> str:
     """Return the URL of a request outside a tunnel with an absolute target, as the recorder stores it."""
-    target = spelled_for_sockets(message.target.partition("#")[0])
-    return named_by_host(without_user(target), message.named.get("host"))
+    target = http_for_ws(message.target.partition("#")[0])
+    return with_host_field(without_user(target), message.named.get("host"))
 
 
 def url_inside(message: Message, base: str, authority: str) -> str:

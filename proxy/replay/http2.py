@@ -30,10 +30,10 @@ from stillweb.proxy.replay.http1 import (
     too_many,
 )
 from stillweb.proxy.replay.hub import Hub
-from stillweb.proxy.replay.replies import Held, Line, Reply
+from stillweb.proxy.replay.replies import DelayedReply, Reply, SessionState
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.request import Headers, Request
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 MAX_STREAMS = 128
 WINDOW = 1 << 20
@@ -98,10 +98,10 @@ class _Connection(h2.connection.H2Connection):
 class Http2:
     """The server side of one HTTP/2 connection."""
 
-    def __init__(self, connection: Wire, line: Line, authority: str) -> None:
+    def __init__(self, connection: Wire, state: SessionState, authority: str) -> None:
         self._connection = connection
         self._hub = connection.hub
-        self._line = line
+        self._state = state
         self._authority = authority
         config = h2.config.H2Configuration(client_side=False, header_encoding=None)
         self._h2 = _Connection(config)
@@ -160,7 +160,7 @@ class Http2:
             except h2.exceptions.ProtocolError as error:
                 self._hub.malformed += 1
                 self._hub.answerer.tunnel_failed(
-                    self._authority, self._line, f"HTTP/2 with the client failed: {error}"
+                    self._authority, self._state, f"HTTP/2 with the client failed: {error}"
                 )
                 self._arrived.clear()
                 self._flush()
@@ -231,8 +231,8 @@ class Http2:
         named = dict(incoming.fields)
         target = f"https://{named.get(':authority') or self._authority}{named.get(':path', '/')}"
         self._hub.malformed += 1
-        bad_request.note(
-            self._hub.answerer, self._line, named.get(":method", ""), target, bad, len(incoming.body), 0
+        bad_request.note_refused(
+            self._hub.answerer, self._state, named.get(":method", ""), target, bad, len(incoming.body), 0
         )
         self._reset(stream, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
 
@@ -259,10 +259,10 @@ class Http2:
             self._send(stream, hub.own_page(request))
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
-        elif hub.answerer.slow(request) or hub.answerer.waits(request, self._line):
+        elif hub.answerer.slow(request) or hub.answerer.waits(request, self._state):
             self._held[stream] = self._start(self._later(stream, request))
         else:
-            self._reply(stream, hub.answerer.answer(request, self._line))
+            self._reply(stream, hub.answerer.answer(request, self._state))
 
     def _reply(self, stream: int, reply: Reply) -> None:
         if stream not in self._waiting:
@@ -272,7 +272,7 @@ class Http2:
         else:
             self._send(stream, reply)
 
-    async def _hold(self, stream: int, held: Held) -> None:
+    async def _hold(self, stream: int, held: DelayedReply) -> None:
         await held.over()
         del self._held[stream]
         late = held.late()
@@ -284,14 +284,14 @@ class Http2:
 
     async def _later(self, stream: int, request: Request) -> None:
         if self._hub.answerer.slow(request):
-            await self._hub.answerer.prepare(request, self._line)
-        await self._hub.answerer.due(request, self._line, left=stream not in self._waiting)
+            await self._hub.answerer.prepare(request, self._state)
+        await self._hub.answerer.due(request, self._state, left=stream not in self._waiting)
         self._held.pop(stream, None)
-        self._reply(stream, self._hub.answerer.answer(request, self._line))
+        self._reply(stream, self._hub.answerer.answer(request, self._state))
         self.pump()
 
     async def _virtual(self, stream: int, request: Request, name: str) -> None:
-        self._reply(stream, await self._hub.virtual(request, self._line, name))
+        self._reply(stream, await self._hub.virtual(request, self._state, name))
         self.pump()
 
     def _start(self, coroutine: object) -> asyncio.Task[None]:
@@ -370,7 +370,7 @@ class Http2:
                 self._flush()
                 return
             if piece is None and out.length is not None and out.sent != out.length:
-                raise ValueError(f"a body of {counted(out.length, 'byte')} ended after {out.sent}")
+                raise ValueError(f"a body of {pluralize(out.length, 'byte')} ended after {out.sent}")
         except (StillwebError, ValueError, OSError) as error:
             self._hub.failed(error)
             if out.broke is not None:

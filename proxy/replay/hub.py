@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stillweb.proxy.net.addresses import OWN_HOST
 from stillweb.proxy.net.ca import CACHED_CONTEXTS, Authority, normal_host
-from stillweb.proxy.net.own_pages import refused
+from stillweb.proxy.net.own_pages import why_refused
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.ledger import Entry, Ledger
 from stillweb.proxy.replay.memento import page
-from stillweb.proxy.replay.replies import Line, Reply, failure, own_reply
+from stillweb.proxy.replay.replies import Reply, SessionState, failure, own_reply
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.identity.keys import request_key
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 
-class Open(Protocol):
+class OpenConnection(Protocol):
     """A connection that the hub can end."""
 
     def abort(self) -> None: ...
@@ -83,7 +83,7 @@ class Hub:
         self.challenge = challenge
         self.own_pages = True
         self.draw: Drawing | None = None
-        self.connections: set[Open] = set()
+        self.connections: set[OpenConnection] = set()
         self.malformed = 0
         self.failures = answerer.failures
         self.started = time.monotonic()
@@ -129,19 +129,19 @@ class Hub:
         )
         return Reply(407, "Proxy Authentication Required", fields, body)
 
-    async def virtual(self, request: Request, line: Line, host: str) -> Reply:
+    async def virtual(self, request: Request, state: SessionState, host: str) -> Reply:
         """Call a virtual host on a thread and return its reply."""
         handler = self.answerer.virtual_hosts[host]
-        met = self.answerer.meets(request, line)
-        if met is not None and (reply := self.answerer.instead(request, line, met)) is not None:
+        met = self.answerer.meets(request, state)
+        if met is not None and (reply := self.answerer.instead(request, state, met)) is not None:
             return reply
         try:
-            with line.working():
-                made = await self.answerer.to_its_end(self.run(handler, request, line.name), request.body)
+            with state.working():
+                made = await self.answerer.to_its_end(self.run(handler, request, state.name), request.body)
         except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)
-        return self.answerer.virtual(request, line, made, met)
+        return self.answerer.virtual(request, state, made, met)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
         """Run a function on a thread of the pool."""
@@ -232,7 +232,7 @@ async def sweep(hub: Hub) -> None:
         end_overdue(hub)
         hub.answerer.kept.tidy()
         try:
-            for _ in hub.answerer.lines.rest():
+            for _ in hub.answerer.states.rest():
                 await asyncio.sleep(0)
         except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
             hub.failed(error)
@@ -250,7 +250,7 @@ def own_page(hub: Hub, request: Request, names: Collection[str]) -> Reply:
 
     Only requests for `names`, for addresses and for localhost are answered.
     """
-    if why := refused(request.header("host"), request.header("origin"), names):
+    if why := why_refused(request.header("host"), request.header("origin"), names):
         return own_reply(request, 403, "text/plain; charset=utf-8", f"stillweb: {why}.\n".encode())
     path = "/" + request.url.partition("://")[2].partition("/")[2].partition("?")[0]
     if request.method not in ("GET", "HEAD"):

@@ -263,7 +263,7 @@ def parse_lines(lines: Iterable[bytes], name: str) -> Iterator[Entry]:
         yield entry
 
 
-def settled(entries: Iterable[Entry]) -> list[Entry]:
+def settle_broken_tunnels(entries: Iterable[Entry]) -> list[Entry]:
     """Return all entries, with broken tunnels `irrelevant` if a later entry says they were tried again."""
     found: list[Entry] = []
     tunnels: dict[tuple[str, int], int] = {}  # positions in `found`
@@ -278,8 +278,10 @@ def settled(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def misses(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries whose verdict is `miss`; see `settled`. What a session asks again and again is one miss."""
-    wanted = settled(entry for entry in entries if entry["verdict"] == "miss" or "again" in entry)
+    """Return the entries whose verdict is `miss`; see `settle_broken_tunnels`. What a session asks again and again is one miss."""
+    wanted = settle_broken_tunnels(
+        entry for entry in entries if entry["verdict"] == "miss" or "again" in entry
+    )
     found: dict[tuple[Any, ...], Entry] = {}
     for entry in wanted:
         if entry["verdict"] == "miss":
@@ -312,7 +314,7 @@ def hash_entries(entries: Iterable[Entry], *, ordered: bool = True) -> str:
     return digest.hexdigest()
 
 
-class Tails:
+class EntryTails:
     """A builder of ledger line tails, which caches those of captures."""
 
     def __init__(self) -> None:

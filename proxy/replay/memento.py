@@ -38,7 +38,7 @@ def is_timegate(snapshot: Snapshot, request: Request) -> bool:
     return bool(found) and not any(name.lower() == "accept-datetime" for c in found for name, _ in c.vary)
 
 
-def undated(request: Request) -> Request:
+def without_date(request: Request) -> Request:
     """Return a request without Accept-Datetime."""
 
     def made(one: Request) -> Request:
@@ -85,7 +85,7 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
         moment = moment_of(wanted) if wanted is not None else "9" * 17
         if not moment:
             return own_reply(request, 400, "text/plain", b"stillweb: Accept-Datetime is no HTTP date\n")
-        fields = tuple((n, v) for n, v in undated(request).headers if n.lower() != "host")
+        fields = tuple((n, v) for n, v in without_date(request).headers if n.lower() != "host")
         chosen = (
             snapshot.matcher().lookup(Request("GET", url, fields), at=moment, min_confidence=0.0).capture
             or found[0]

@@ -18,7 +18,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import mask
 
 if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.lookup import Lookup, Near
+    from stillweb.snapshots.evidence.lookup import Lookup, NearCapture
 
 # How frozen pages (freeze.js) mark requests for a worker's script, and for a stream.
 MARKED = re.compile(r"[?&]stillweb-(worker(=shared)?(=module)?|stream(=[^#]*)?)(?=#|$)")
@@ -31,7 +31,7 @@ _KINDS = {  # Sec-Fetch-Dest (Fetch Metadata) -> the browser's name of the kind
 }  # fmt: skip
 
 
-class Missed(NamedTuple):
+class MissedRequest(NamedTuple):
     """A missed request: its URL without secrets, its kind, and whether it could matter.
 
     `kind` is a browser's name of it, "other" if unknown. `matters` is false for a prefetch and for a request
@@ -43,11 +43,11 @@ class Missed(NamedTuple):
     matters: bool
 
 
-def missed_of(request: Request, irrelevant: bool) -> Missed:
+def missed_of(request: Request, irrelevant: bool) -> MissedRequest:
     """Return the record of a miss that a session keeps."""
     to = request.header("sec-fetch-dest") or ""
     ahead = "prefetch" in (request.header("sec-purpose") or request.header("purpose") or "")
-    return Missed(masked_url_of(request), _KINDS.get(to, to), not irrelevant and not ahead)
+    return MissedRequest(masked_url_of(request), _KINDS.get(to, to), not irrelevant and not ahead)
 
 
 def masked_url(url: str) -> str:
@@ -74,7 +74,7 @@ def masked_key(request: Request) -> str | None:
     return None if masked is request else request_key(masked).canonical
 
 
-def unseen(seen: Iterable[str], missed: Iterable[Missed]) -> list[Missed]:
+def unseen_by_browser(seen: Iterable[str], missed: Iterable[MissedRequest]) -> list[MissedRequest]:
     """Return the misses whose URLs a browser did not report.
 
     A browser does not report answers that another origin may not read, nor those to shared workers.
@@ -93,7 +93,7 @@ def _plain(url: str) -> str:
     return MARKED.sub("", re.sub(r"^ws(?=s?:)", "http", url))
 
 
-def near_entry(near: Near) -> dict[str, Any]:
+def near_entry(near: NearCapture) -> dict[str, Any]:
     """Return the ledger's form of a capture that comes near."""
     capture, differs = near.capture, list(near.differs)
     if not differs:
@@ -105,7 +105,7 @@ def near_entry(near: Near) -> dict[str, Any]:
     return {"method": capture.method, "url": capture.url, "differs": differs, "rule": near.rule}
 
 
-def told_to(
+def miss_body(
     request: Request, text: str, near: Iterable[Mapping[str, Any]], pages: Iterable[str]
 ) -> tuple[str, bytes]:
     """Return the media type and body of the answer to a missed request, as its client reads it.
@@ -128,7 +128,7 @@ def told_to(
     return "text/plain; charset=utf-8", f"{text}\n".encode("utf-8", "replace")
 
 
-def unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:
+def why_unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:
     """Return why the likeliest answer to a request is not served, and the ledger's form of the likeliest answers."""
     rivals = lookup.rivals() if lookup.rivals is not None else []
     told, entries = [], []

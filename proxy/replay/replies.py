@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from stillweb.proxy.net.own_pages import NOTHING, page_fields
 from stillweb.proxy.replay.http1 import CHUNKED, field_lines, head
 from stillweb.proxy.replay.ledger import encode
-from stillweb.proxy.replay.misses import Missed
+from stillweb.proxy.replay.misses import MissedRequest
 from stillweb.proxy.replay.polls import PollProgress
 from stillweb.proxy.replay.response import with_ages
 from stillweb.snapshots.capture import Response
@@ -28,7 +28,7 @@ from stillweb.snapshots.evidence.conditions import followed_by
 from stillweb.snapshots.request import Headers, Request
 
 if TYPE_CHECKING:
-    from stillweb.proxy.replay.response import Answer
+    from stillweb.proxy.replay.response import PlannedResponse
     from stillweb.proxy.replay.websocket_player import Socket
     from stillweb.snapshots.capture import Capture
     from stillweb.snapshots.evidence.confidence import Confidence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
-def flagged(
+def with_verdict_fields(
     fields: Headers,
     verdict: str,
     capture: Capture | None,
@@ -62,7 +62,7 @@ def flagged(
     return (*fields, *more)
 
 
-class Held(NamedTuple):
+class DelayedReply(NamedTuple):
     """A withheld reply, to a client that is expected to leave or that polls for news.
 
     The client is to leave within `seconds`, and is sent only the bytes `said`. `late()` returns the reply to
@@ -127,7 +127,7 @@ class Reply:
         self.capture = capture
         self.trailers = trailers
         self.broke: Callable[[Exception, int], None] | None = None
-        self.held: Held | None = None
+        self.held: DelayedReply | None = None
         self.pace = 0.0
         self.cut = False
         # of a live web socket: takes the client's bytes; the server's are the pieces
@@ -138,7 +138,7 @@ class Reply:
     @classmethod
     def of(
         cls,
-        made: Answer,
+        made: PlannedResponse,
         fields: Headers,
         capture: Capture,
         body: bytes = b"",
@@ -224,7 +224,7 @@ def failure(request: Request, status: int, reason: str, why: str) -> Reply:
     return Reply(status, reason, fields, b"" if request.method == "HEAD" else body)
 
 
-class Line:
+class SessionState:
     """A session in the gateway: its replay state, its request count, its misses and its web sockets."""
 
     __slots__ = (
@@ -253,7 +253,7 @@ class Line:
         self.name = name
         self.session = session
         self.seq = 0
-        self.missed: list[Missed] = []  # in the order in which they were answered
+        self.missed: list[MissedRequest] = []  # in the order in which they were answered
         self.faulted: list[str] = []  # verdicts of answers that faults changed, likewise
         self.weight = 0  # of both, in approximate bytes
         self.sockets: dict[str, int] = {}  # number of web sockets opened so far, by address
@@ -267,14 +267,15 @@ class Line:
         self.polls = PollProgress()
         self.waiting: set[asyncio.Future[None]] = set()  # polls that wait for news
         self.prefix = f'{{"session":{encode(name)},"seq":'
-        self.memos: dict[tuple[str, bytes], Hot] = {}  # settled requests whose bytes name the session
+        # settled requests whose bytes name the session
+        self.memos: dict[tuple[str, bytes], CachedCapture] = {}
         self.clients = 0  # open connections
         self.seen, self.since = -1, 0.0  # `seq` when a change was last seen, and the time of that
 
     def __reduce__(self) -> tuple[Any, ...]:
         gone = ("clients", "memos", "prefix", "seen", "since", "waiting")  # they go with the connections
         kept = {name: getattr(self, name) for name in self.__slots__ if name not in gone}
-        return Line, (self.name, self.session), (None, kept)
+        return SessionState, (self.name, self.session), (None, kept)
 
     def begin_anew(self, session: Session) -> None:
         """Reset all that decides answers. The request count goes on."""
@@ -341,17 +342,17 @@ class Line:
 class Memo:
     """A request with a settled answer: the bytes to send, and the rest of its ledger line up to the time.
 
-    `line` is the session that the request's bytes name; None within a tunnel, whose session counts. The memo
+    `state` is the session that the request's bytes name; None within a tunnel, whose session counts. The memo
     holds for sessions that have changed nothing at `site`.
     """
 
-    __slots__ = ("capture", "confidence", "followed", "line", "site", "tail", "wire")
+    __slots__ = ("capture", "confidence", "followed", "site", "state", "tail", "wire")
 
     def __init__(
         self,
         wire: bytes,
         tail: str,
-        line: Line | None,
+        state: SessionState | None,
         capture: Capture,
         site: str,
         request: Request,
@@ -359,14 +360,14 @@ class Memo:
     ) -> None:
         self.wire = wire
         self.tail = tail
-        self.line = line
+        self.state = state
         self.capture = capture
         self.followed = followed_by(capture, request)
         self.site = site
         self.confidence = confidence
 
 
-class Hot:
+class CachedCapture:
     """A capture in memory, and what was made from it."""
 
     __slots__ = ("aged", "memos", "plain", "recorded", "replies", "response", "size")
@@ -385,17 +386,17 @@ REST = 5.0  # seconds without a request or an open connection after which a sess
 AT_ONCE = 16  # sessions moved to the file before other work gets its turn
 
 
-class Lines:
+class SessionStates:
     """The sessions by name.
 
-    `begin` creates the state of a new session; `forget` is called for each that leaves memory. `line` and
+    `begin` creates the state of a new session; `forget` is called for each that leaves memory. `state` and
     `rest` are for the gateway's event loop; the other methods may be called from any thread.
     """
 
-    def __init__(self, begin: Callable[[str], Session], forget: Callable[[Line], None]) -> None:
+    def __init__(self, begin: Callable[[str], Session], forget: Callable[[SessionState], None]) -> None:
         self._begin = begin
         self._forget = forget
-        self._awake: dict[str, Line] = {}
+        self._awake: dict[str, SessionState] = {}
         self._names: dict[str, str] = {}  # aliases: the session that a name leads to
         self._file: sqlite3.Connection | None = None
         self._lock = threading.Lock()  # guards the file, and moves between it and memory
@@ -403,22 +404,22 @@ class Lines:
         self._cipher = AESGCM(AESGCM.generate_key(128))
         self._nonces = itertools.count()
 
-    def line(self, name: str) -> Line:
+    def state(self, name: str) -> SessionState:
         """Return the session of that name. Create it if it is new."""
         if self._names:
             name = self._names.get(name, name)
-        line = self._awake.get(name)
-        if line is None:
+        state = self._awake.get(name)
+        if state is None:
             with self._lock:
-                line = self._asleep(name)
-                if line is None:
-                    line = Line(name, self._begin(name))
+                state = self._asleep(name)
+                if state is None:
+                    state = SessionState(name, self._begin(name))
                 elif self._file is not None:
-                    self._file.execute("DELETE FROM lines WHERE name = ?", (name,))
-                self._awake[name] = line
-        return line
+                    self._file.execute("DELETE FROM sessions WHERE name = ?", (name,))
+                self._awake[name] = state
+        return state
 
-    def known(self, name: str) -> Line | None:
+    def known(self, name: str) -> SessionState | None:
         """Return a session as it is now, None if it never sent a request."""
         name = self._names.get(name, name)
         with self._lock:
@@ -426,50 +427,50 @@ class Lines:
 
     def rename(self, name: str, session: str) -> None:
         """Make a name lead to another session."""
-        self.line(session)
+        self.state(session)
         self._names[name] = session
 
     def counts(self) -> dict[str, int]:
         """Return the number of requests by session."""
         with self._lock:
-            rows = self._file.execute("SELECT name, seq FROM lines").fetchall() if self._file else []
-            return {**dict(rows), **{name: line.seq for name, line in list(self._awake.items())}}
+            rows = self._file.execute("SELECT name, seq FROM sessions").fetchall() if self._file else []
+            return {**dict(rows), **{name: state.seq for name, state in list(self._awake.items())}}
 
     def rest(self) -> Iterator[None]:
         """Move idle sessions into the file, a few at a time. Raises sqlite3.Error if there is no room."""
         now = time.monotonic()
         moved = 0
-        for line in list(self._awake.values()):
-            if line.clients or line.seq != line.seen:
-                line.seen, line.since = line.seq, now
-            elif now - line.since > REST and not line.waiting:
-                line.since = now  # if it can't be moved now, others get their turn first
-                self._put(line)
+        for state in list(self._awake.values()):
+            if state.clients or state.seq != state.seen:
+                state.seen, state.since = state.seq, now
+            elif now - state.since > REST and not state.waiting:
+                state.since = now  # if it can't be moved now, others get their turn first
+                self._put(state)
                 moved += 1
                 if moved % AT_ONCE == 0:
                     yield
 
-    def _put(self, line: Line) -> None:
-        line.talks = []  # their connections are gone
+    def _put(self, state: SessionState) -> None:
+        state.talks = []  # their connections are gone
         nonce = next(self._nonces).to_bytes(12)
-        kept = nonce + self._cipher.encrypt(nonce, pickle.dumps(line, pickle.HIGHEST_PROTOCOL), None)
+        kept = nonce + self._cipher.encrypt(nonce, pickle.dumps(state, pickle.HIGHEST_PROTOCOL), None)
         with self._lock:
             if self._file is None:  # an unnamed file in the system's temporary folder, gone with this process
                 self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
                 self._file.execute("PRAGMA journal_mode = OFF")
-                self._file.execute("CREATE TABLE lines (name TEXT PRIMARY KEY, seq INTEGER, line BLOB)")
-            self._file.execute("INSERT INTO lines VALUES (?, ?, ?)", (line.name, line.seq, kept))
-            del self._awake[line.name]
-        self._forget(line)
+                self._file.execute("CREATE TABLE sessions (name TEXT PRIMARY KEY, seq INTEGER, state BLOB)")
+            self._file.execute("INSERT INTO sessions VALUES (?, ?, ?)", (state.name, state.seq, kept))
+            del self._awake[state.name]
+        self._forget(state)
 
-    def _asleep(self, name: str) -> Line | None:
+    def _asleep(self, name: str) -> SessionState | None:
         if self._file is None:
             return None
-        row = self._file.execute("SELECT line FROM lines WHERE name = ?", (name,)).fetchone()
+        row = self._file.execute("SELECT state FROM sessions WHERE name = ?", (name,)).fetchone()
         if row is None:
             return None
-        line: Line = pickle.loads(self._cipher.decrypt(row[0][:12], row[0][12:], None))
-        return line
+        state: SessionState = pickle.loads(self._cipher.decrypt(row[0][:12], row[0][12:], None))
+        return state
 
     def __del__(self) -> None:
         if (file := getattr(self, "_file", None)) is not None:
@@ -481,7 +482,7 @@ MOST_MEMOS = 64  # variants of a request remembered for one capture
 MOST_TUNNELS = 1024
 
 
-class Kept:
+class ReplyCache:
     """A cache of captures and of settled requests.
 
     `bytes` counts the captures in memory, at most `bound` unless there is only one.
@@ -492,7 +493,7 @@ class Kept:
         self.memos: dict[str, dict[bytes, Memo]] = {}  # by tunnel base, and by the bytes of the request
         self._snapshot = snapshot
         self._bound = bound
-        self._hot: OrderedDict[tuple[str, int], Hot] = OrderedDict()
+        self._hot: OrderedDict[tuple[str, int], CachedCapture] = OrderedDict()
 
     def memos_of(self, base: str) -> dict[bytes, Memo]:
         """Return the settled requests of a tunnel base ("" outside tunnels) by their bytes.
@@ -501,22 +502,22 @@ class Kept:
         """
         return self.memos.setdefault(base, {})
 
-    def remember(self, key: tuple[str, bytes], memo: Memo, hot: Hot) -> None:
+    def remember(self, key: tuple[str, bytes], memo: Memo, hot: CachedCapture) -> None:
         """Keep a settled request as long as its capture, unless that has MOST_MEMOS already."""
         if len(hot.memos) < MOST_MEMOS:
             self.memos_of(key[0])[key[1]] = memo
             hot.memos.append(key)
-            if memo.line is not None:
-                memo.line.memos[key] = hot
+            if memo.state is not None:
+                memo.state.memos[key] = hot
             self.grow(hot, len(key[1]) * PARSED)
 
-    def forget_line(self, line: Line) -> None:
+    def forget_state(self, state: SessionState) -> None:
         """Forget the settled requests whose bytes name a session."""
-        for key, hot in line.memos.items():
+        for key, hot in state.memos.items():
             if self.memos_of(key[0]).pop(key[1], None) is not None:
                 hot.memos.remove(key)
                 self.grow(hot, -len(key[1]) * PARSED)
-        line.memos.clear()
+        state.memos.clear()
 
     def tidy(self) -> None:
         """Forget tunnels without settled requests when there are more than MOST_TUNNELS."""
@@ -526,15 +527,15 @@ class Kept:
     def forget_memos(self) -> None:
         for known in self.memos.values():  # connections hold on to these dictionaries
             for memo in known.values():
-                if memo.line is not None:
-                    memo.line.memos.clear()
+                if memo.state is not None:
+                    memo.state.memos.clear()
             known.clear()
         for hot in self._hot.values():
             for _, raw in hot.memos:
                 self.grow(hot, -len(raw) * PARSED)
             hot.memos.clear()
 
-    def load(self, capture: Capture) -> Hot:
+    def load(self, capture: Capture) -> CachedCapture:
         """Return a capture, from memory if it is cached. Raises DamagedInput."""
         place = capture.place
         hot = self._hot.get(place)
@@ -544,11 +545,11 @@ class Kept:
         response = self._snapshot.read(capture)
         headers = with_ages(response.headers, capture.timestamp)
         aged = headers is not response.headers
-        hot = self._hot[place] = Hot(replace(response, headers=headers) if aged else response, aged)
+        hot = self._hot[place] = CachedCapture(replace(response, headers=headers) if aged else response, aged)
         self._count(hot.size)
         return hot
 
-    def grow(self, hot: Hot, by: int) -> None:
+    def grow(self, hot: CachedCapture, by: int) -> None:
         """Count bytes that were derived from a capture and are cached with it."""
         hot.size += by
         self._count(by)
@@ -561,5 +562,5 @@ class Kept:
             self.bytes -= old.size
             for key in old.memos:
                 memo = self.memos[key[0]].pop(key[1], None)
-                if memo is not None and memo.line is not None:
-                    memo.line.memos.pop(key, None)
+                if memo is not None and memo.state is not None:
+                    memo.state.memos.pop(key, None)

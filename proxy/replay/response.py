@@ -15,8 +15,8 @@ from stillweb.snapshots.cache import cached
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.dates import not_after, parse_timestamp
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.header_values import TRAILER, is_grpc, items_of, parted
-from stillweb.snapshots.http.spans import Span, inside, is_whole, parse, recorded_span
+from stillweb.snapshots.http.header_values import TRAILER, is_grpc, items_of, split_trailers
+from stillweb.snapshots.http.spans import Span, covered_range, is_whole, parse, recorded_span
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.words import whole_number
 
@@ -53,7 +53,7 @@ def coding(stored: Response) -> str | None:
     return ", ".join(v for n, v in stored.headers if n.lower() == "content-encoding") or None
 
 
-def readable(stored: Response, request: Request) -> bool:
+def accepts_coding(stored: Response, request: Request) -> bool:
     """Return True if the client accepts the stored content encoding, or if we don't know that encoding."""
     names = encodings.codings(coding(stored))
     return not names or not encodings.KNOWN.issuperset(names) or _reads(request, names)
@@ -67,8 +67,8 @@ def must_decode(snapshot: Snapshot, capture: Capture, stored: Response, request:
     Accept-Encoding keeps it as it comes. Raises Refusal for a body that is packed with a dictionary which the client lacks.
     """
     _check_dictionary(snapshot, capture, stored, request)
-    return not readable(stored, request) and all(
-        readable(stored, recorded) for recorded in islice(_asked(snapshot, capture), ASKED)
+    return not accepts_coding(stored, request) and all(
+        accepts_coding(stored, recorded) for recorded in islice(_asked(snapshot, capture), ASKED)
     )
 
 
@@ -241,7 +241,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PlannedResponse:
     """A planned answer. `parts` are literal bytes and spans of the stored body (decoded if `decoded`).
 
     `derived` names what was done to the capture: "", "head", "range", "whole", "conditional". `length` is the
@@ -269,13 +269,13 @@ def plan(
     recorded: Request | None = None,
     *,
     decoded: bool = False,
-) -> Answer:
+) -> PlannedResponse:
     """Plan the answer to `request` from `stored`. Raises Refusal.
 
     The stored body has `size` bytes; `stored.body` is not read. `size` None (a large body that would have to
     be decoded first) allows only the whole.
     """
-    head, trailers = parted(stored.headers, size)
+    head, trailers = split_trailers(stored.headers, size)
     if size and is_grpc(head) and not any(n.lower() == "grpc-status" for n, _ in trailers):
         raise Refusal("what came of this gRPC call was not recorded: it stood in trailers")
     if not trailers:
@@ -294,7 +294,7 @@ def plan(
 
 def _planned(
     stored: Response, size: int | None, request: Request, recorded: Request | None, decoded: bool
-) -> Answer:
+) -> PlannedResponse:
     again = _asked_again(request, recorded)
     derived = ""
     if (
@@ -308,9 +308,9 @@ def _planned(
     status, reason = stored.status, stored.reason
     if status == 304:
         _must_hold(stored, request, again)
-        return Answer(status, reason, _without_length(headers), (), 0)
+        return PlannedResponse(status, reason, _without_length(headers), (), 0)
     if again and request.method == "HEAD":
-        return Answer(status, reason, headers, (), 0)
+        return PlannedResponse(status, reason, headers, (), 0)
     if status == 206:
         return _recorded_part(stored, headers, size, request, again, decoded)
     if status in (412, 416) and not again and request.method in ("GET", "HEAD"):
@@ -320,25 +320,26 @@ def _planned(
     if 100 <= status < 200:
         raise Refusal(f"an interim answer ({status}) was recorded, and none after it")
     if status in BODILESS:
-        return Answer(status, reason, _without_length(headers), (), 0)
+        return PlannedResponse(status, reason, _without_length(headers), (), 0)
     if status == 200 and request.method in ("GET", "HEAD") and not again:
         unheeded = _ignored_conditionals(stored, size, None if derived else recorded)
         _, known = _condition(stored, request, unheeded)
         if known == 304:
             kept = tuple((n, v) for n, v in headers if not _describes_body(n.lower()))
-            return Answer(304, "Not Modified", kept, (), 0, decoded, "conditional")
+            return PlannedResponse(304, "Not Modified", kept, (), 0, decoded, "conditional")
         if known == 412:
             kept = (*((n, v) for n, v in headers if not _describes_body(n.lower())), ("Content-Length", "0"))
-            return Answer(412, "Precondition Failed", kept, (), 0, decoded, "conditional")
+            return PlannedResponse(412, "Precondition Failed", kept, (), 0, decoded, "conditional")
         made = _ranged(stored, headers, size, request, decoded)
         if made is not None and "range" not in unheeded and _kind(request) not in unheeded:
             return made
     if request.method == "HEAD":
         if recorded is not None and recorded.method == "HEAD":
-            return Answer(status, reason, headers, (), 0)  # with the length of the body that was not sent
-        return Answer(status, reason, _with_length(headers, size), (), 0, decoded, "head")
+            # with the length of the body that was not sent
+            return PlannedResponse(status, reason, headers, (), 0)
+        return PlannedResponse(status, reason, _with_length(headers, size), (), 0, decoded, "head")
     whole: tuple[Span, ...] = ((0, size if size is not None else -1),) if size != 0 else ()
-    return Answer(status, reason, _with_length(headers, size), whole, size, decoded, derived)
+    return PlannedResponse(status, reason, _with_length(headers, size), whole, size, decoded, derived)
 
 
 def _asked_again(request: Request, recorded: Request | None) -> bool:
@@ -368,7 +369,7 @@ def _kind(request: Request) -> str:
 
 def _ranged(
     stored: Response, headers: Headers, size: int | None, request: Request, decoded: bool
-) -> Answer | None:
+) -> PlannedResponse | None:
     value = request.header("range")
     if (
         request.method != "GET"
@@ -384,19 +385,19 @@ def _ranged(
     if not spans:
         kept = tuple((n, v) for n, v in headers if not _describes_body(n.lower()))
         unmet = (*kept, ("Content-Range", f"bytes */{size}"), ("Content-Length", "0"))
-        return Answer(416, "Range Not Satisfiable", unmet, (), 0, decoded, "range")
+        return PlannedResponse(416, "Range Not Satisfiable", unmet, (), 0, decoded, "range")
     if len(spans) == 1:
         span = spans[0]
         length = span[1] - span[0]
         cut = (*_with_length(_of_part(headers), length), ("Content-Range", content_range(span, size)))
-        return Answer(206, "Partial Content", cut, (span,), length, decoded, "range")
+        return PlannedResponse(206, "Partial Content", cut, (span,), length, decoded, "range")
     media = stored.header("content-type")
     mark = boundary(f"{size} {stored.header('etag')} {stored.header('last-modified')} {value}")
     parts = multipart(spans, size, media, mark)
     length = sum(len(p) if isinstance(p, bytes) else p[1] - p[0] for p in parts)
     kept = tuple((n, v) for n, v in _with_length(_of_part(headers), length) if n.lower() != "content-type")
     kind = ("Content-Type", f"multipart/byteranges; boundary={mark}")
-    return Answer(206, "Partial Content", (*kept, kind), tuple(parts), length, decoded, "range")
+    return PlannedResponse(206, "Partial Content", (*kept, kind), tuple(parts), length, decoded, "range")
 
 
 def _of_part(headers: Headers) -> Headers:
@@ -406,7 +407,7 @@ def _of_part(headers: Headers) -> Headers:
 
 def _recorded_part(
     stored: Response, headers: Headers, size: int | None, request: Request, again: bool, decoded: bool
-) -> Answer:
+) -> PlannedResponse:
     """Answer from a recorded 206: the very same request again, or a range within the recorded part."""
     asked, told = request.header("range"), stored.header("content-range")
     if asked is None:
@@ -423,10 +424,10 @@ def _recorded_part(
     if size is None or not (several or foreign or (have is not None and have[1] - have[0] == size)):
         raise Refusal("the recorded 206 does not say which part it is")
     if again:
-        return Answer(206, stored.reason, _with_length(headers, size), ((0, size),), size)
+        return PlannedResponse(206, stored.reason, _with_length(headers, size), ((0, size),), size)
     if not _if_range(request.header("if-range"), stored):
         raise Refusal("only a part of the body was recorded (206), and If-Range asks for the whole")
-    span = inside(asked, told)
+    span = covered_range(asked, told)
     if have is None or span is None:
         raise Refusal(f"{asked} is asked for, and of the body {told or 'several parts'} were recorded (206)")
     first, last = span
@@ -435,7 +436,7 @@ def _recorded_part(
     kept = tuple((n, v) for n, v in _with_length(fields, last - first) if n.lower() != "content-range")
     place = f"bytes {first}-{last - 1}/{have[2] if have[2] >= 0 else '*'}"
     part = first - have[0], last - have[0]
-    return Answer(
+    return PlannedResponse(
         206, stored.reason, (*kept, ("Content-Range", place)), (part,), last - first, False, derived
     )
 

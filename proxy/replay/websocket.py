@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
 from stillweb.proxy.replay.websocket_player import (
+    Payload,
     Player,
-    RecordedTalks,
-    Said,
+    RecordedConversations,
     Secrets,
     Socket,
     drawn_sessions,
@@ -23,47 +23,47 @@ from stillweb.proxy.replay.websocket_player import (
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.explain import MANY
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
-from stillweb.snapshots.evidence.spoken import STRAYED
-from stillweb.snapshots.identity.drawing import DRAWN
+from stillweb.snapshots.evidence.socket_messages import STRAYED
+from stillweb.snapshots.identity.drawn_ids import DRAWN
 from stillweb.snapshots.identity.equality import LIMIT
-from stillweb.snapshots.identity.issued import shown_in, text_of
-from stillweb.snapshots.identity.numbering import named, plain
+from stillweb.snapshots.identity.issued_values import is_shown_in, text_of
+from stillweb.snapshots.identity.numbering import ids_in_text, plain_id
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
 
 if TYPE_CHECKING:
     from stillweb.proxy.replay.answering import Answerer
-    from stillweb.proxy.replay.faults import Met
-    from stillweb.proxy.replay.replies import Line
+    from stillweb.proxy.replay.faults import FaultHit
+    from stillweb.proxy.replay.replies import SessionState
     from stillweb.snapshots.capture import Capture
 
 SILENCE = 0.5  # seconds after a write in which what its answer waits for may still be written
 BREATH = 0.02  # seconds for the client to receive a message before polls on other connections go on
 
 
-class Talk:
+class SessionSocket:
     """A web socket that a session opened. `player` knows the messages to send."""
 
     def __init__(
-        self, answerer: Answerer, request: Request, line: Line, player: Player, secrets: Secrets
+        self, answerer: Answerer, request: Request, state: SessionState, player: Player, secrets: Secrets
     ) -> None:
         self.player = player
         self.secrets = secrets
-        self.met: Met | None = None  # fault of the handshake
+        self.met: FaultHit | None = None  # fault of the handshake
         self.socket: Socket | None = None
         self._answerer = answerer
         self._request = request
-        self._line = line
+        self._state = state
 
     @classmethod
-    def begin(cls, answerer: Answerer, request: Request, line: Line) -> Talk | None:
+    def begin(cls, answerer: Answerer, request: Request, state: SessionState) -> SessionSocket | None:
         """Open a recorded web socket and write its handshake to the ledger, unless a fault refuses it.
 
         Return None if no web socket was recorded at that address.
         """
         drawing = answerer.matcher.drawing
         found = found_at(
-            answerer.snapshot, request.url, partial(_given, answerer, line), drawing.named_before
+            answerer.snapshot, request.url, partial(_given, answerer, state), drawing.named_before
         )
         confidence = 1.0 if found.sure else OTHER_SECRET if found.rule == "redacted" else DRAWN
         presumed = answerer.accept == "rule" and confidence >= answerer.min_confidence
@@ -71,29 +71,29 @@ class Talk:
             return None
         # where each page draws a session, addresses differ, and the first of those recorded stands for them
         address = found.conversations[0].url
-        turn = line.sockets.get(address, 0)
-        line.sockets[address] = turn + 1
+        turn = state.sockets.get(address, 0)
+        state.sockets[address] = turn + 1
         spoken = answerer.matcher.spoken
-        given = partial(_named, answerer, line, {}) if answerer.accept == "rule" else None
+        given = partial(_named, answerer, state, {}) if answerer.accept == "rule" else None
         known = tuple((one.url, one.session, one.begin) for one in found.conversations)
         player = Player(
-            answerer.talks.setdefault(known, RecordedTalks(found.conversations)),
+            answerer.talks.setdefault(known, RecordedConversations(found.conversations)),
             turn,
             lambda one: [(c.begin, c.key) for c in spoken.writes(one.url, one.session)],
             given,
-            line.named,
+            state.named,
         )
         if not found.sure:
-            line.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, line)))
-            line.session.drawn |= path_ids(player.url, request.url)
-        talk = cls(answerer, request, line, player, found.secrets)
-        talk.met = met = answerer.meets(request, line)
+            state.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, state)))
+            state.session.drawn |= path_ids(player.url, request.url)
+        talk = cls(answerer, request, state, player, found.secrets)
+        talk.met = met = answerer.meets(request, state)
         verdict = "exact" if found.sure else f"rule:{found.rule}"
         more = talk._doubted(confidence)
         if met is not None:
             if met.fault.replaces:
                 return talk  # the refusal gets the ledger line
-            answerer.count_fault(line, met)
+            answerer.count_fault(state, met)
             more |= {"under": verdict, **met.members()}
             verdict = met.verdict
         talk._note(verdict, "websocket", 101, more)
@@ -101,12 +101,12 @@ class Talk:
 
     def heard(self) -> None:
         """Process a recorded message of the client: it may change the site's answers and end polls."""
-        line = self._line
+        state = self._state
         for word in self.player.word().split():
-            line.session.says(site_of(self._request.url), word)
-        line.polls.opened(self._request.url)
-        if line.waiting:  # polls on other connections; the client is to receive this answer first
-            asyncio.get_running_loop().call_later(BREATH, line.moved)
+            state.session.says(site_of(self._request.url), word)
+        state.polls.opened(self._request.url)
+        if state.waiting:  # polls on other connections; the client is to receive this answer first
+            asyncio.get_running_loop().call_later(BREATH, state.moved)
 
     def doubted(self) -> bool:
         """Note that what the socket says now is doubted. Return False to refuse it."""
@@ -114,7 +114,7 @@ class Talk:
         confidence, grounds = self.player.confidence()
         refused = answerer.accept.endswith("+unambiguous") or confidence < answerer.min_confidence
         if refused:
-            answerer.count(self._request, self._line, None)
+            answerer.count(self._request, self._state, None)
             why = f"the web socket's answer is not sure: {Confidence.of(confidence)}"
             more = {"ambiguous": True, "why": ": ".join((why, "; ".join(grounds))), "nearest": []}
         else:
@@ -129,12 +129,12 @@ class Talk:
     def _lacking(self, unsaid: bool) -> None:
         """Note a miss if the client still waits for what the server says after something was written; `unsaid` if it was never recorded here."""
         if (unsaid or self.player.owes) and self.socket is not None and not self.socket.closed:
-            self._answerer.count(self._request, self._line, None)
+            self._answerer.count(self._request, self._state, None)
             why = "what the web socket says after this write was recorded after other ones"
             self._note("miss", "", 0, {"why": why, "nearest": []})
             self.socket.missed()
 
-    def strayed(self, expected: Said | None, said: Said) -> Callable[[], None]:
+    def strayed(self, expected: Payload | None, said: Payload) -> Callable[[], None]:
         """Return what notes a client's message that was not recorded as a miss."""
         request = self._request
         sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
@@ -153,19 +153,19 @@ class Talk:
         more |= body_entry(body)
 
         def note() -> None:
-            self._answerer.count(request, self._line, None)
-            self._line.session.says(site_of(request.url), STRAYED)
+            self._answerer.count(request, self._state, None)
+            self._state.session.says(site_of(request.url), STRAYED)
             self._note("miss", "", 0, more)
 
         return note
 
-    async def aside(self, judge: Callable[[], None], said: Said) -> None:
+    async def aside(self, judge: Callable[[], None], said: Payload) -> None:
         """Let a thread judge a message, even if the client leaves meanwhile."""
         try:
-            with self._line.working():
+            with self._state.working():
                 await self._answerer.to_its_end(self._answerer.aside(judge), said)
         finally:
-            asyncio.get_running_loop().call_soon(self._line.moved)  # requests that wait for what comes of it
+            asyncio.get_running_loop().call_soon(self._state.moved)  # requests that wait for what comes of it
 
     def _doubted(self, chance: float) -> dict[str, Any]:
         """Return the members that tell the confidence in an answer, and count its doubt."""
@@ -176,23 +176,23 @@ class Talk:
 
     def _note(self, verdict: str, derived: str, status: int, more: dict[str, Any] | None = None) -> None:
         answerer = self._answerer
-        answerer.note(self._line, answerer.tail(self._request, None, verdict, derived, status, more=more))
+        answerer.note(self._state, answerer.tail(self._request, None, verdict, derived, status, more=more))
 
 
-def _given(answerer: Answerer, line: Line, value: str) -> bool:
+def _given(answerer: Answerer, state: SessionState, value: str) -> bool:
     """Return True if a session was served a value, or requested a URL with it."""
     return any(
-        value in one.url or shown_in(value, text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
-        for one in tuple(line.session.served)  # others may be answered while a thread judges a message
+        value in one.url or is_shown_in(value, text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
+        for one in tuple(state.session.served)  # others may be answered while a thread judges a message
     )
 
 
-def _named(answerer: Answerer, line: Line, known: dict[Capture, set[str]], value: str) -> bool:
+def _named(answerer: Answerer, state: SessionState, known: dict[Capture, set[str]], value: str) -> bool:
     """Return True if an answer that a session was served names an id. `known` caches the ids read."""
-    wanted = plain(value)
-    for one in tuple(line.session.served):
+    wanted = plain_id(value)
+    for one in tuple(state.session.served):
         if one not in known:
-            known[one] = named(one.url + "\n" + text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
+            known[one] = ids_in_text(one.url + "\n" + text_of(answerer.snapshot.read_start(one, LIMIT + 1)))
         if wanted in known[one]:
             return True
     return False

@@ -24,31 +24,31 @@ from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameP
 
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.capture import Response
-from stillweb.snapshots.evidence.conversations import WRITE, Answers, Told, Turn, message_event
+from stillweb.snapshots.evidence.conversations import WRITE, ClientMessages, SocketModel, Turn, message_event
 from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
-from stillweb.snapshots.evidence.spoken import word
+from stillweb.snapshots.evidence.socket_messages import word
 from stillweb.snapshots.identity import equality
 from stillweb.snapshots.identity.differences import differences
-from stillweb.snapshots.identity.drawing import DRAWN
-from stillweb.snapshots.identity.echoes import Echo, echoes, repeated, with_echoes
+from stillweb.snapshots.identity.drawn_ids import DRAWN
+from stillweb.snapshots.identity.echoes import Echo, echoes, repeated_values, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
 from stillweb.snapshots.identity.moments import with_moments
 from stillweb.snapshots.identity.numbering import (
     WORD,
-    drawn_apart,
     ids_apart,
     ids_in,
+    ids_in_text,
     ids_of,
-    named,
-    plain,
+    match_drawn_ids,
+    plain_id,
     renumbered,
     words_in,
 )
-from stillweb.snapshots.identity.packets import Packets, numbered
+from stillweb.snapshots.identity.packets import Packets, split_numbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
-from stillweb.snapshots.identity.rules import applied, builtin, joining
+from stillweb.snapshots.identity.rules import apply_rules, builtin, rules_that_join
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn, varint
@@ -58,11 +58,11 @@ from stillweb.snapshots.yielding import read_json
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
-Said = str | bytes
+Payload = str | bytes
 _T = TypeVar("_T")
 
 
-def _text(said: Said) -> str:
+def _text(said: Payload) -> str:
     return said if isinstance(said, str) else said.decode("latin-1")
 
 
@@ -83,7 +83,7 @@ class Conversation:
     url: str
     session: str
     begin: int
-    messages: tuple[tuple[bool, Said], ...]
+    messages: tuple[tuple[bool, Payload], ...]
     close: tuple[int, str] | None = None
     protocol: str = ""
     looks: tuple[tuple[int, int], ...] = ()
@@ -119,7 +119,7 @@ def _weighed(one: Conversation, said: Sequence[int], told: Sequence[int]) -> Tur
     return Turn([_event(one.messages[at][1]) for at in said], answer)
 
 
-def _event(said: Said) -> Event:
+def _event(said: Payload) -> Event:
     return message_event(_framed(said)[2] or _text(said))
 
 
@@ -136,12 +136,12 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
 def _read(value: Mapping[str, Any]) -> Conversation:
     protocol = str(value.get("protocol", ""))
     packets = Packets(protocol)
-    said: list[tuple[bool, Said]] = []
+    said: list[tuple[bool, Payload]] = []
     ends: list[int] = []  # the message in which each packet ends
     words: list[str] = []  # of the messages since the packet before
     counted: dict[bool, list[str]] = {True: [], False: []}
     for number, one in enumerate(value["messages"]):
-        what: Said = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
+        what: Payload = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         mine = one["from"] == "client"
         counted[mine].append(word(one))
         for packet in packets.cut(mine, what):
@@ -177,13 +177,15 @@ def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
     return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
 
 
-def _message(url: str, said: Said) -> Request:
+def _message(url: str, said: Payload) -> Request:
     """Return a message as a request to compare."""
     body = said if isinstance(said, bytes) else said.encode("utf-8", "replace")
     return Request("POST", url, _JSON, body)
 
 
-def same(url: str, one: Said, other: Said, request: Callable[[str, Said], Request] = _message) -> bool | None:
+def is_same_message(
+    url: str, one: Payload, other: Payload, request: Callable[[str, Payload], Request] = _message
+) -> bool | None:
     """Return True if a client's message equals the recorded one: the same bytes or the same JSON.
 
     `one` is the recorded message, `other` the client's. None means that they differ in secrets only. A secret
@@ -194,24 +196,24 @@ def same(url: str, one: Said, other: Said, request: Callable[[str, Said], Reques
     if isinstance(one, bytes) is not isinstance(other, bytes):
         return False
     stored, asked = request(url, one), request(url, other)
-    if alike(stored, asked):
+    if has_same_key(stored, asked):
         return True
-    if not alike(mask(stored), mask(asked)):
+    if not has_same_key(mask(stored), mask(asked)):
         return False
     known = Recogniser()
     known.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
     told = known.request(asked)
-    if alike(stored, told):
+    if has_same_key(stored, told):
         return True
     return False if other_secrets(told, stored)[1] else None
 
 
-def alike(one: Request, other: Request) -> bool:
+def has_same_key(one: Request, other: Request) -> bool:
     """Return True if two requests have the same key."""
     return request_key(one).canonical == request_key(other).canonical
 
 
-def message_differences(said: Said, stored: Said) -> Iterator[object]:
+def message_differences(said: Payload, stored: Payload) -> Iterator[object]:
     """Yield in which members a client's message differs from a recorded one, in words when they are shown."""
     if isinstance(said, str) and isinstance(stored, str):
         said, stored = (_framed(one)[2] or one for one in (said, stored))
@@ -225,7 +227,7 @@ _DECODER = json.JSONDecoder()
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
 
 
-def _framed(said: Said) -> tuple[str, str, str]:
+def _framed(said: Payload) -> tuple[str, str, str]:
     """Return what stands before and after the JSON of a text, and the JSON between; empty texts for another message."""
     found = _FRAMED.fullmatch(said) if isinstance(said, str) else None
     return (found[1], found[3], found[2]) if found else ("", "", "")
@@ -238,10 +240,10 @@ _NUMBERED = re.compile(
 )
 
 
-def _numbered(said: Said, *, mine: bool = True) -> tuple[Said, list[str]]:
+def _numbered(said: Payload, *, mine: bool = True) -> tuple[Payload, list[str]]:
     """Return a message of the client (`mine`) or the server without the numbers by which the client counts, and these."""
     if isinstance(said, bytes):
-        packet = numbered(said, mine)
+        packet = split_numbered(said, mine)
         return (packet.bare(), [packet.id.decode("latin-1")]) if packet else (said, [])
     found = _NUMBERED.fullmatch(said)
     if found is None:
@@ -250,14 +252,14 @@ def _numbered(said: Said, *, mine: bool = True) -> tuple[Said, list[str]]:
     return start.replace("43", "42", 1) + rest, [re.sub("[^0-9]", "", number) for number in numbers]
 
 
-def _renumbered(said: Said, found: list[Echo]) -> Said:
+def _renumbered(said: Payload, found: list[Echo]) -> Payload:
     """Return a server's message with the client's own numbers in place of the recorded ones."""
     _, numbers = _numbered(said, mine=False)
     own = {echo.recorded: str(echo.own) for echo in found if not echo.name}
     if not own or not any(number in own for number in numbers):
         return said
     if isinstance(said, bytes):
-        packet = numbered(said, False)
+        packet = split_numbered(said, False)
         assert packet is not None
         return packet.with_id(own[numbers[0]].encode("latin-1"))
     match = _NUMBERED.fullmatch(said)
@@ -266,7 +268,7 @@ def _renumbered(said: Said, found: list[Echo]) -> Said:
     return "".join((start, *(re.sub(r"\d+", lambda m: own.get(m[0], m[0]), one) for one in told), rest))
 
 
-def _echoing(said: Said, found: list[Echo]) -> Said:
+def _echoing(said: Payload, found: list[Echo]) -> Payload:
     """Return a server's message that repeats the client's own values in place of recorded ones."""
     said = _renumbered(said, found)
     prefix, suffix, text = _framed(said)
@@ -290,7 +292,7 @@ _STOMP_MAKES = {("SUBSCRIBE", "id"), ("BEGIN", "transaction"), *((one, "receipt"
 _STOMP_TELLS: dict[object, Spot] = {"MESSAGE": ("subscription",), "RECEIPT": ("receipt-id",)}
 
 
-def _spots(said: Said) -> dict[Spot, Any]:
+def _spots(said: Payload) -> dict[Spot, Any]:
     """Return what stands where in JSON, also behind Socket.IO's prefix, or in a frame of STOMP; nothing of another message."""
     prefix, suffix, text = _framed(said)
     if text and len(text) <= LONGEST:
@@ -316,7 +318,7 @@ def _within(value: Any, spot: Spot, depth: int) -> Iterator[tuple[Spot, Any]]:
         yield from _within(item, (*spot, name), depth + 1)
 
 
-def _with_spots(said: Said, values: Mapping[Spot, Any]) -> Said:
+def _with_spots(said: Payload, values: Mapping[Spot, Any]) -> Payload:
     """Return a message with other values in some spots."""
     if not values:
         return said
@@ -344,7 +346,7 @@ def _number(value: object) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
-class Count(NamedTuple):
+class MessageCount(NamedTuple):
     """A spot in which a client counts its messages: those of the server that repeat it, and its number in each of the client's turns."""
 
     repeated: frozenset[Spot]
@@ -352,7 +354,7 @@ class Count(NamedTuple):
     contents: int  # different messages that it numbers
 
 
-def _counted(one: Conversation) -> dict[Spot, Count]:
+def _counted(one: Conversation) -> dict[Spot, MessageCount]:
     """Return the spots in which a recorded client counts its messages, and which the answers repeat.
 
     Each new number is the next, under whatever name: Home Assistant, the DevTools protocol, subscriptions of GraphQL, WAMP, STOMP.
@@ -374,7 +376,7 @@ def _counted(one: Conversation) -> dict[Spot, Count]:
                 rest = whole - hash((spot, value))
                 rests.setdefault((spot, found[0]), {}).setdefault(found[1], rest)
                 turns.setdefault((spot, found[0]), {})[turn] = value
-    counts: dict[Spot, Count] = {}
+    counts: dict[Spot, MessageCount] = {}
     for (spot, before), found_rests in rests.items():
         first, contents = min(found_rests), len(set(found_rests.values()))
         if contents < COUNTED - 1 or [*found_rests] != [*range(first, first + len(found_rests))]:
@@ -386,23 +388,23 @@ def _counted(one: Conversation) -> dict[Spot, Count]:
             if (other == spot and values & own) or (len(values) > 1 and values <= own)
         }
         if repeated:
-            counts[spot] = Count(
+            counts[spot] = MessageCount(
                 frozenset({spot} if spot in repeated else repeated), turns[spot, before], contents
             )
     return counts
 
 
-def _is_beat(said: Said) -> bool | None:
+def _is_beat(said: Payload) -> bool | None:
     """Return True for a sign of life, None for a receipt, which may be more than that."""
     return is_sign_of_life(_text(said))
 
 
-def _form(said: Said) -> str:
+def _form(said: Payload) -> str:
     """Return a sign of life without its numbers."""
     return re.sub(r"\d+", "0", _text(said))
 
 
-def unordered(said: Said) -> object:
+def without_order(said: Payload) -> object:
     """Return a message as a value that the order of repeated members does not change; None if it has no such form.
 
     JSON, also behind Socket.IO's prefix, frames of STOMP, and protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
@@ -458,7 +460,7 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A place of a client's message in a conversation: the message as an event, and where and by which number the server answered its turn."""
 
     conversation: Conversation
@@ -468,7 +470,7 @@ class Place(NamedTuple):
     answer: int
 
 
-class RecordedTalks:
+class RecordedConversations:
     """The conversations of an address, and what they show of its server: found out when first asked for, which may take seconds."""
 
     def __init__(self, known: Sequence[Conversation]) -> None:
@@ -483,19 +485,21 @@ class RecordedTalks:
         ]
 
     @cached_property
-    def model(self) -> Answers:
+    def model(self) -> SocketModel:
         """The model of what the server says."""
-        return Answers([turn for *_, turn in turns] for turns in self._turns)
+        return SocketModel([turn for *_, turn in turns] for turns in self._turns)
 
     @cached_property
-    def places(self) -> dict[tuple[str, int], list[Place]]:
+    def places(self) -> dict[tuple[str, int], list[MessagePlace]]:
         """The places of answered messages by their type and the sum of the keys of the others in their turns."""
-        found: dict[tuple[str, int], list[Place]] = defaultdict(list)
+        found: dict[tuple[str, int], list[MessagePlace]] = defaultdict(list)
         for one, turns in zip(self.conversations, self._turns, strict=True):
             for places, told, turn in turns:
                 total = sum(event.key for event in turn.said)
                 for at, event in zip(places, turn.said, strict=True) if told else ():
-                    found[event.type, total - event.key].append(Place(one, at, event, told, turn.answer))
+                    found[event.type, total - event.key].append(
+                        MessagePlace(one, at, event, told, turn.answer)
+                    )
         return found
 
 
@@ -512,7 +516,7 @@ class Player:
 
     def __init__(
         self,
-        recorded: RecordedTalks,
+        recorded: RecordedConversations,
         turn: int,
         written: Callable[[Conversation], Sequence[tuple[int, str]]] = lambda one: (),
         given: Callable[[str], bool] | None = None,
@@ -543,45 +547,45 @@ class Player:
         self._echoes: dict[int, list[Echo]] = {id(one): [] for one in known}
         self._joined: dict[int, dict[str, None]] = {id(one): {} for one in known}
         # for each conversation: where its client counts, and the recorded numbers with the client's own
-        self._counted: dict[int, dict[Spot, Count]] = {}
+        self._counted: dict[int, dict[Spot, MessageCount]] = {}
         self._numbers: dict[int, dict[object, object]] = {id(one): {} for one in known}
-        self._messages: dict[tuple[str, Said], Request] = {}  # those that are being compared
+        self._messages: dict[tuple[str, Payload], Request] = {}  # those that are being compared
         self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
         self._recorded = recorded
         self.long = sum(len(one.messages) for one in known) > LONG
-        self._told_server = Told()
+        self._told_server = ClientMessages()
         self._most = DRAWN  # the confidence of what is doubted at most
         self.protocol = own.protocol
         self.url = own.url
 
-    def opened(self) -> list[Said]:
+    def opened(self) -> list[Payload]:
         """Return the server's first messages."""
         return self._more()
 
-    def client(self, url: str, said: Said) -> list[Said] | None:
+    def client(self, url: str, said: Payload) -> list[Payload] | None:
         """Return the server's messages after a client's message; None if it was not recorded here."""
         try:
             return self._after(said)
         finally:
             self._messages.clear()
 
-    def _message(self, url: str, said: Said) -> Request:
+    def _message(self, url: str, said: Payload) -> Request:
         """Return a message as a request, which keeps what is derived of it until the client's message is answered."""
         found = self._messages.get((url, said))
         if found is None:
             found = self._messages[url, said] = _message(url, said).remembering()
         return found
 
-    def _same(self, url: str, stored: Said, said: Said) -> bool | None:
-        return same(url, stored, said, self._message)
+    def _same(self, url: str, stored: Payload, said: Payload) -> bool | None:
+        return is_same_message(url, stored, said, self._message)
 
-    def _unordered(self, url: str, said: Said) -> object:
-        return self._message(url, said).derived("unordered", lambda _: unordered(said))
+    def _unordered(self, url: str, said: Payload) -> object:
+        return self._message(url, said).derived("unordered", lambda _: without_order(said))
 
-    def _after(self, said: Said) -> list[Said] | None:
+    def _after(self, said: Payload) -> list[Payload] | None:
         self.lives = False
         fits, doubtful, reordered = self._fitting(said)
         while not (fits or doubtful) and self._given is not None and self._skip_beats():
@@ -620,7 +624,7 @@ class Player:
         self._told = 0
         return self._own(late[0]) + self._more()
 
-    def _fitting(self, said: Said) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
+    def _fitting(self, said: Payload) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
         """Return the conversations in which a client's message comes next: surely, not surely, and in another order."""
         fits: list[Conversation] = []
         doubtful: list[Conversation] = []
@@ -636,7 +640,7 @@ class Player:
                     reordered.append(moved)
         return fits, doubtful, reordered
 
-    def _compared(self, one: Conversation, at: int, said: Said) -> bool | None:
+    def _compared(self, one: Conversation, at: int, said: Payload) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
         stored, own = one.messages[at][1], self._ids[id(one)]
         told = renumbered(said, _turned(own))
@@ -693,7 +697,7 @@ class Player:
         self._inherit(one, shorter)
         return shorter
 
-    def _beat(self, said: Said) -> list[Said] | None:
+    def _beat(self, said: Payload) -> list[Payload] | None:
         """Return what the server said to a recorded sign of life of the same form; time decides how many there are.
 
         None for a receipt of which none was recorded.
@@ -722,7 +726,7 @@ class Player:
         if id(one) in self._timed:
             self._timed.add(id(other))
 
-    def _by_rule(self, one: Conversation, stored: Said, said: Said) -> bool | None:
+    def _by_rule(self, one: Conversation, stored: Payload, said: Payload) -> bool | None:
         """Return True if rules that are sure make a message the recorded one, None if others do; else False."""
         if self._given is None:
             return False
@@ -733,7 +737,7 @@ class Player:
             and self._same(one.url, was_bare, own_bare)
         ):
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
-            if isinstance(said, bytes) and (packet := numbered(said, True)) and packet.client:
+            if isinstance(said, bytes) and (packet := split_numbered(said, True)) and packet.client:
                 self._joined[id(one)]["visit-id"] = None
                 return None
             return True
@@ -741,20 +745,20 @@ class Player:
         names = None
         if around == own_around and recorded and own:
             was, asked = (self._message(one.url, text) for text in (recorded, own))
-            names = joining(asked, was, builtin().rules, tries=TRIES)
+            names = rules_that_join(asked, was, builtin().rules, tries=TRIES)
         if not names:
             return None if self._but_for_count(one, stored, said) else False
         rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
         self._joined[id(one)].update(dict.fromkeys(rule.id for rule in rules))
-        self._echoes[id(one)] += echoes(*(repeated(each, builtin().rules) for each in (asked, was)))
+        self._echoes[id(one)] += echoes(*(repeated_values(each, builtin().rules) for each in (asked, was)))
         return True if all(rule.certain for rule in rules) else None
 
-    def _counts(self, one: Conversation) -> dict[Spot, Count]:
+    def _counts(self, one: Conversation) -> dict[Spot, MessageCount]:
         if id(one) not in self._counted:
             self._counted[id(one)] = _counted(one)
         return self._counted[id(one)]
 
-    def _but_for_count(self, one: Conversation, stored: Said, said: Said) -> bool:
+    def _but_for_count(self, one: Conversation, stored: Payload, said: Payload) -> bool:
         """Return True if a message differs from the recorded one only in numbers by which its client counts.
 
         Two numbers show that it counts if the client has now given one in the very turn in which the recorded one did.
@@ -781,14 +785,14 @@ class Player:
         known.update(new)
         return True
 
-    def _names_another(self, one: Conversation, stored: Said, said: Said) -> bool:
+    def _names_another(self, one: Conversation, stored: Payload, said: Payload) -> bool:
         """Return True if a frame of STOMP has the recorded name of a subscription or transaction for another one."""
         names = self._numbers[id(one)]
         was, own = (_spots(what) for what in (stored, said)) if names else ({}, {})
         spot = ("id",) if was.get(_FRAME) == "UNSUBSCRIBE" else ("transaction",)
         return was.get(_FRAME) in _STOMP_COMMANDS and names.get(was.get(spot), own.get(spot)) != own.get(spot)
 
-    def _in_order(self, one: Conversation, at: int, said: Said) -> Conversation | None:
+    def _in_order(self, one: Conversation, at: int, said: Payload) -> Conversation | None:
         """Return a conversation in which the client's message comes next; None if it was not recorded there.
 
         Messages between which the server said nothing may come in any order, and so may repeated members.
@@ -824,7 +828,7 @@ class Player:
         self._inherit(one, moved)
         return moved
 
-    def _elsewhere(self, said: Said) -> Conversation | None:
+    def _elsewhere(self, said: Payload) -> Conversation | None:
         """Return the leading conversation with the likeliest turn that the client's message completes as its next one; None if there is no such turn."""
         if self._given is None:
             return None
@@ -876,7 +880,7 @@ class Player:
             self._numbers[id(longer)].update(self._numbers[id(one)])
         return longer
 
-    def step(self, number: int) -> list[Said]:
+    def step(self, number: int) -> list[Payload]:
         """Return the server's messages up to the view after `number` steps.
 
         Call it when the last of these steps is about to be done.
@@ -884,7 +888,7 @@ class Player:
         self._steps = number
         return self._more()
 
-    def made(self, key: str | None) -> list[Said]:
+    def made(self, key: str | None) -> list[Payload]:
         """Return the server's messages after a write by HTTP.
 
         `key` is the key with which the write was recorded; None if it was not.
@@ -942,12 +946,12 @@ class Player:
         said = leads.words and self._count and not self.lives
         return leads.words[leads.heard()[self._count - 1]] if said else ""
 
-    def expected(self) -> Said | None:
+    def expected(self) -> Payload | None:
         """Return the client's next recorded message; None after the last."""
         heard = self._alive[0].heard()
         return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
 
-    def recorded(self, said: Said) -> bool:
+    def recorded(self, said: Payload) -> bool:
         """Return True if a client's message was recorded, though not where it came now."""
         known = (self._ids, self._echoes, self._joined, self._numbers, self._timed)
         before = deepcopy(known)
@@ -979,7 +983,7 @@ class Player:
         """Return the server's close code and reason once all messages are sent; else None."""
         return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
 
-    def _more(self) -> list[Said]:
+    def _more(self) -> list[Payload]:
         """Return the leading conversation's messages up to the client's next one, or to the next view.
 
         If the other fitting conversations differ here in more than drawn ids and moments, the replay becomes ambiguous.
@@ -995,11 +999,11 @@ class Player:
         self._hears(new)
         return told
 
-    def _hears(self, messages: list[Said]) -> None:
+    def _hears(self, messages: list[Payload]) -> None:
         if any(_is_beat(what) is False for what in messages):
             self._told_server.answered()
 
-    def _align(self, one: Conversation, messages: list[Said], told: list[Said]) -> bool:
+    def _align(self, one: Conversation, messages: list[Payload], told: list[Payload]) -> bool:
         """Let the ids that a client is `told` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""
         ids, leads, alike = self._ids[id(one)], self._alive[0], len(messages) == len(told)
         at, own = self._at, self._span(one)[0] + self._told
@@ -1009,7 +1013,7 @@ class Player:
             timed = said
             if own + number < len(one.times) and at + number < len(leads.times):
                 timed = with_moments(stored, said, one.times[own + number], leads.times[at + number])
-            apart = drawn_apart(stored, timed, _words) if self._given and len(said) <= LONGEST else None
+            apart = match_drawn_ids(stored, timed, _words) if self._given and len(said) <= LONGEST else None
             if apart is None or not all(
                 any(map(surely_drawn, pair)) and ids.get(*pair) == pair[1] for pair in apart.items()
             ):
@@ -1018,14 +1022,14 @@ class Player:
                 ids.update(apart)
         return alike
 
-    def _own(self, messages: list[Said]) -> list[Said]:
+    def _own(self, messages: list[Payload]) -> list[Payload]:
         """Replace recorded ids by the client's own in messages to send."""
         ids, found = self._ids[id(self._alive[0])], self._echoes[id(self._alive[0])]
         told = [self._counting(_echoing(renumbered(one, ids), found)) for one in messages]
-        self._named.update(plain(value) for one in told for value in ids_in(one))
+        self._named.update(plain_id(value) for one in told for value in ids_in(one))
         return told
 
-    def _counting(self, said: Said) -> Said:
+    def _counting(self, said: Payload) -> Payload:
         """Return a server's message with the numbers that its client gave to what it answers."""
         one = self._alive[0]
         numbers = self._numbers[id(one)]
@@ -1037,7 +1041,7 @@ class Player:
             spots.add(told)
         return _with_spots(said, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
-    def _drawn(self, one: Conversation, at: int, stored: Said, said: Said) -> dict[str, str]:
+    def _drawn(self, one: Conversation, at: int, stored: Payload, said: Payload) -> dict[str, str]:
         """Return the ids that differ in a message, by those of the recorded one; none if the client did not draw all of them itself."""
         apart = ids_apart(words_in(stored), words_in(said))
         given = self._given
@@ -1048,15 +1052,15 @@ class Player:
             "\n".join(_text(what) for mine, what in part if not mine)
             for part in (one.messages[:at], one.messages[at:])
         )
-        known = self._named | named(before) | {plain(value) for value in (*ids, *ids.values())}
+        known = self._named | ids_in_text(before) | {plain_id(value) for value in (*ids, *ids.values())}
 
         def chosen(value: str) -> bool:
             unanswered = value in _text(stored) and value not in after and not ids_in(value)
-            return unanswered or value in before or plain(value) in known or given(value)
+            return unanswered or value in before or plain_id(value) in known or given(value)
 
         return {} if any(map(chosen, chain(*apart.items()))) else apart
 
-    def _turn(self, one: Conversation, *, whole: bool = False) -> list[Said]:
+    def _turn(self, one: Conversation, *, whole: bool = False) -> list[Payload]:
         """Return the server's messages since the client's last one, up to the view after the steps done.
 
         With `whole`, up to the client's next message.
@@ -1082,7 +1086,7 @@ class Player:
         return self._made[awaits] >= count
 
 
-def _words(said: Said) -> list[str]:
+def _words(said: Payload) -> list[str]:
     """Return the words of a message that are as long as ids."""
     return [match[0] for match in WORD.finditer(_text(said))]
 
@@ -1116,13 +1120,13 @@ class Secrets:
 
     known: Mapping[str, str] = field(default_factory=dict)
 
-    def hidden(self, said: Said) -> Said:
+    def hidden(self, said: Payload) -> Payload:
         """Return a client's message in its stored form."""
         for name, secret in self.known.items():
             said = _replaced(said, secret, name)
         return said
 
-    def shown(self, said: Said) -> Said:
+    def shown(self, said: Payload) -> Payload:
         """Return a stored message with its secrets put back."""
         for name, secret in self.known.items():
             said = _replaced(said, name, secret)
@@ -1130,7 +1134,7 @@ class Secrets:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundConversations:
     """The conversations recorded at an address. `sure` is False if the client's secret or ids differ."""
 
     conversations: list[Conversation]
@@ -1144,18 +1148,18 @@ def found_at(
     url: str,
     given: Callable[[str], bool] = lambda value: True,
     recorded: Callable[[Conversation, str], bool] = lambda one, value: True,
-) -> Found:
+) -> FoundConversations:
     """Find the conversations of an address, also if it was stored with pseudonyms.
 
     They are not sure if the address differs in what rules leave out, or in ids that the client drew itself. `given` returns True if
     a value may come from the site, `recorded` if one in the path was named before a conversation.
     """
     if plain := conversations(snapshot, url):
-        return Found(plain)
+        return FoundConversations(plain)
     rules, drawn_path = snapshot.rules.without("redacted").rules, ids_of(url)
-    start, blank, _ = applied(rules, parse(Request("GET", url))).url.partition(BLANK)
+    start, blank, _ = apply_rules(rules, parse(Request("GET", url))).url.partition(BLANK)
     if not (blank or drawn_path or "?" in url):
-        return Found([])
+        return FoundConversations([])
     starts = [start if blank else url.partition("?")[0], *(url.partition(one)[0] for one in drawn_path)]
     rule = ""
     others: list[Conversation] = []
@@ -1173,7 +1177,9 @@ def found_at(
         stored, asked = Request("GET", address), Request("GET", here)
         if PSEUDONYM_TEXT.search(address) is None:
             own = _drawn_apart(address, here)
-            joined = "visit-id" if own or alike(asked, stored) else joining(asked, stored, rules)
+            joined = (
+                "visit-id" if own or has_same_key(asked, stored) else rules_that_join(asked, stored, rules)
+            )
             if joined and not any(map(given, own)):
                 rule = joined
                 drawn += found
@@ -1184,23 +1190,25 @@ def found_at(
         for value in _asked_for(address, here):
             recogniser.learn(value)
         told = recogniser.request(asked)
-        if alike(told, stored):
+        if has_same_key(told, stored):
             proven |= _values(told.url, here)
             if not ids:
-                return Found(found, True, Secrets(proven))
+                return FoundConversations(found, True, Secrets(proven))
             rule = "visit-id"
             drawn += found
             continue
         # what the recording learnt from a header to be a secret looks like none in the query
         hidden = mask(Request("GET", _in_places_of(address, here)))
-        if alike(mask(stored), hidden) and hidden.url != here:
+        if has_same_key(mask(stored), hidden) and hidden.url != here:
             others += [_as(one, names, dict(_pairs(address))) for one in found]
     for some in (drawn, others):
         some.sort(key=lambda one: (one.session, one.begin))
     if drawn and not others:
-        return Found(drawn, False, Secrets(proven), rule)
+        return FoundConversations(drawn, False, Secrets(proven), rule)
     values = dict(_pairs(url))
-    return Found(others, not others, Secrets({name: values[place] for place, name in names.items()}))
+    return FoundConversations(
+        others, not others, Secrets({name: values[place] for place, name in names.items()})
+    )
 
 
 def path_ids(stored: str, asked: str) -> dict[str, str]:
@@ -1270,7 +1278,7 @@ def _values(stored: str, asked: str) -> dict[str, str]:
     return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}
 
 
-def _replaced(said: Said, one: str, other: str) -> Said:
+def _replaced(said: Payload, one: str, other: str) -> Payload:
     if isinstance(said, str):
         return said.replace(one, other)
     return said.replace(one.encode(), other.encode())
@@ -1284,7 +1292,7 @@ REST = "stillweb-rest"  # sent to such a page when nothing more comes by itself
 STEP = re.compile(r"stillweb-step (\d{1,9})")  # sent by such a page before each step, with the step's number
 
 
-def wanted(request: Request) -> bool:
+def is_socket_request(request: Request) -> bool:
     """Return True if the request asks for a web socket."""
     return (
         (request.header("upgrade") or "").lower() == "websocket"
@@ -1326,11 +1334,11 @@ class Socket:
         player: Player,
         write: Callable[[bytes], None],
         close: Callable[[], None],
-        strayed: Callable[[Said | None, Said], Callable[[], None]],
+        strayed: Callable[[Payload | None, Payload], Callable[[], None]],
         doubted: Callable[[], bool],
         heard: Callable[[], None] = lambda: None,
         *,
-        aside: Callable[[Callable[[], None], Said], Awaitable[None]] | None = None,
+        aside: Callable[[Callable[[], None], Payload], Awaitable[None]] | None = None,
         secrets: Secrets | None = None,
         marked: bool = False,
     ) -> None:
@@ -1350,7 +1358,7 @@ class Socket:
         self._size = 0  # of the parts
         self._frames: Any = FrameProtocol(client=False, extensions=[])
         self._packets = Packets(player.protocol)
-        self._parts: list[Said] = []
+        self._parts: list[Payload] = []
         self.closed = False  # True once nothing more is sent
 
     def start(self) -> None:
@@ -1412,7 +1420,7 @@ class Socket:
                 self._end(CloseReason.MESSAGE_TOO_BIG, f"a message of more than {MAX_BODY:,} bytes")
             elif frame.message_finished:
                 parts, self._parts, self._size = self._parts, [], 0
-                whole: Said
+                whole: Payload
                 if isinstance(parts[0], str):
                     whole = "".join(part for part in parts if isinstance(part, str))
                 else:
@@ -1423,13 +1431,13 @@ class Socket:
                 if self._packets.begun > MAX_BODY:
                     self._end(CloseReason.MESSAGE_TOO_BIG, f"a packet of more than {MAX_BODY:,} bytes")
 
-    def _hear(self, said: Said) -> None:
+    def _hear(self, said: Payload) -> None:
         if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
             self._play(lambda: self._saying(self._player.step(int(step[1]))))
         else:
             self._play(lambda: self._judge(said), said)
 
-    def _play(self, turn: Callable[[], Callable[[], None]], said: Said = "") -> None:
+    def _play(self, turn: Callable[[], Callable[[], None]], said: Payload = "") -> None:
         """Let the player take a turn, which returns what sends the answer."""
         if self.closed:
             return
@@ -1454,7 +1462,7 @@ class Socket:
 
         self._judging = asyncio.get_running_loop().create_task(judge())
 
-    def _judge(self, said: Said) -> Callable[[], None]:
+    def _judge(self, said: Payload) -> Callable[[], None]:
         """Compare a client's message with the recorded ones; return what sends the answer."""
         said = self._secrets.hidden(said)
         expected = self._player.expected()
@@ -1475,7 +1483,7 @@ class Socket:
         told()
         self.missed()
 
-    def _saying(self, messages: list[Said], *, again: bool = False) -> Callable[[], None]:
+    def _saying(self, messages: list[Payload], *, again: bool = False) -> Callable[[], None]:
         """Return what sends messages, and tells of their doubt; `again` if of doubt that was told before, too."""
         self._player.confidence()  # what the model derives for it is remembered
 
@@ -1485,7 +1493,7 @@ class Socket:
 
         return say
 
-    def _say(self, messages: list[Said]) -> None:
+    def _say(self, messages: list[Payload]) -> None:
         due = messages or self._player.silent or self._player.close is not None
         if due and self._player.ambiguous and not self._noted:
             self._noted = True

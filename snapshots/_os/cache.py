@@ -27,7 +27,7 @@ def cache_dir() -> Path:
     return path
 
 
-def derived(name: str, stamp: str, build: Callable[[BinaryIO], None]) -> Path:
+def derived_file(name: str, stamp: str, build: Callable[[BinaryIO], None]) -> Path:
     """Return the derived file for `stamp`, and build it if missing. Safe for concurrent processes.
 
     If the cache directory is not writable, the file is made in the system's temporary directory.

@@ -22,7 +22,7 @@ STOP_SECONDS = 60.0
 
 
 @contextmanager
-def connected(ray: Any) -> Iterator[None]:
+def connect(ray: Any) -> Iterator[None]:
     """Connect to the cluster that RAY_ADDRESS names, or start one here, for the duration of the context."""
     if ray.is_initialized():
         yield
@@ -53,7 +53,7 @@ async def run_on_cluster(
     for a job whose workers were lost each time.
     """
     ray: Any = require("ray")
-    with connected(ray):
+    with connect(ray):
         remote = ray.remote(function)
         most = parallel or cores(ray)
         running: set[Any] = set()
@@ -122,7 +122,7 @@ class RayPool:
         return made
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(connected(self._ray))
+        self._stack.enter_context(connect(self._ray))
         self.size = cores(self._ray)
         return self
 

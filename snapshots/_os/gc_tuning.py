@@ -13,7 +13,7 @@ OBJECTS = 100_000  # new objects that trigger a collection
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def rare_collection() -> Iterator[None]:
     """Collect garbage less often in this process inside the block."""
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], OBJECTS) if before[0] else 0, *before[1:])

@@ -1,6 +1,6 @@
 """Bytes that can be read at any offset: a local file, a stored zip entry, a remote object, memory.
 
-A `Place` is read with `read(offset, length)`. Reading is safe in many threads and after a fork: local files
+A `ByteSource` is read with `read(offset, length)`. Reading is safe in many threads and after a fork: local files
 are read with `os.pread`, which shares no file position.
 """
 
@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 DISK = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # errors of a failing local or network disk
 
 
-class Place(Protocol):
+class ByteSource(Protocol):
     """Random access to `size` bytes. `name` is for messages."""
 
     name: str
@@ -37,7 +37,7 @@ class Unreadable(DamagedInput):
     """The disk fails to return the bytes of a file."""
 
 
-class FilePlace:
+class FileSource:
     """A local file, or `size` bytes of it from `base` on (an entry of a zip)."""
 
     def __init__(
@@ -94,7 +94,7 @@ class FilePlace:
         self.close()
 
 
-class BytesPlace:
+class MemorySource:
     def __init__(self, data: bytes, name: str = "memory") -> None:
         self._data = data
         self.size = len(data)
@@ -107,10 +107,10 @@ class BytesPlace:
         """Do nothing: there is no resource to free."""
 
 
-class Part:
+class SourceRange:
     """A range of another place: `size` bytes from `base` on, without a descriptor of its own."""
 
-    def __init__(self, whole: Place, base: int, size: int, name: str = "") -> None:
+    def __init__(self, whole: ByteSource, base: int, size: int, name: str = "") -> None:
         self.whole = whole
         self.base = base
         self.size = size
@@ -125,7 +125,7 @@ class Part:
         """Do nothing: the owner closes the whole place."""
 
 
-def as_much(place: Place, offset: int, length: int) -> bytes:
+def as_much(place: ByteSource, offset: int, length: int) -> bytes:
     """Return up to `length` bytes from `offset`, fewer before the end or an unreadable part of the disk.
 
     Raises Unreadable if not even one byte can be read.
@@ -139,7 +139,7 @@ def as_much(place: Place, offset: int, length: int) -> bytes:
                 raise
 
 
-def chunks(place: Place, start: int = 0, end: int | None = None, size: int = CHUNK) -> Iterator[bytes]:
+def chunks(place: ByteSource, start: int = 0, end: int | None = None, size: int = CHUNK) -> Iterator[bytes]:
     """Yield the bytes from `start` to `end` in pieces of at most `size`."""
     end = place.size if end is None else end
     while start < end:
@@ -162,7 +162,7 @@ def lines_in(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
     yield bytes(rest)
 
 
-def hash_place(place: Place) -> str:
+def hash_place(place: ByteSource) -> str:
     """Return the SHA-256 of all bytes of a place, as "sha256:…"."""
     value = hashlib.sha256()
     for piece in chunks(place):
@@ -173,7 +173,7 @@ def hash_place(place: Place) -> str:
 class Reader:
     """A seekable file object over a place, for libraries that need one (zipfile, parsers)."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ByteSource) -> None:
         self._place = place
         self._at = 0
 

@@ -12,7 +12,7 @@ from typing import Any
 SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
-def heard_signals() -> dict[signal.Signals, Any]:
+def installed_handlers() -> dict[signal.Signals, Any]:
     """Return those of `SIGNALS` that have a Python handler, with the handler.
 
     Ignored signals are left out (`nohup` ignores SIGHUP). Returns {} outside of the main thread, the only one
@@ -24,8 +24,10 @@ def heard_signals() -> dict[signal.Signals, Any]:
 
 
 @contextmanager
-def hearing(before: Mapping[signal.Signals, Any], handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """Replace the handlers that `heard_signals` returned with `handler` inside the block."""
+def handle_signals(
+    before: Mapping[signal.Signals, Any], handler: Callable[[int, Any], None]
+) -> Iterator[None]:
+    """Replace the handlers that `installed_handlers` returned with `handler` inside the block."""
     for name in before:
         signal.signal(name, handler)
     try:

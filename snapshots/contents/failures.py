@@ -18,7 +18,7 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.identity.keys import request_key, split_url
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.shapes import must_be_well_formed
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 MEDIA = "application/vnd.stillweb.failed+json"
 START = "urn:failed:"  # followed by the address
@@ -56,7 +56,7 @@ class FailureSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ProxyResponse:
     """The answer that the proxy gave to the client instead; `media` is "" without a Content-Type."""
 
     status: int
@@ -78,7 +78,7 @@ class Failure:
     told: str
     moment: datetime | None
     session: str = "default"
-    given: Given | None = None
+    given: ProxyResponse | None = None
     whole: bool = True
     left_out: int = 0
     key: str = ""
@@ -126,10 +126,10 @@ class Failure:
         return found
 
 
-def failed_line(count: int) -> str:
+def failures_message(count: int) -> str:
     """Return a message about the number of failed requests in a snapshot."""
     more = "it fails again, and is no miss" if count == 1 else "they fail again, and are no misses"
-    return f"{counted(count, 'request')} failed while recording; in replay {more}"
+    return f"{pluralize(count, 'request')} failed while recording; in replay {more}"
 
 
 def address_of(url: str) -> str:
@@ -167,7 +167,7 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
         raise DamagedInput(f"{where}: is no record of a failed request: {error!r}") from error
 
 
-def _given(value: Any) -> Given | None:
+def _given(value: Any) -> ProxyResponse | None:
     """Parse the answer that the client got.
 
     Raises ValueError for answers that a foreign archive must not make us send: a success
@@ -175,8 +175,8 @@ def _given(value: Any) -> Given | None:
     """
     if not value:
         return None
-    given = Given(int(value["status"]), str(value["type"]), str(value["body"]))
-    failed = 400 <= given.status < 600 or given == Given(OPENED, "", "")
+    given = ProxyResponse(int(value["status"]), str(value["type"]), str(value["body"]))
+    failed = 400 <= given.status < 600 or given == ProxyResponse(OPENED, "", "")
     if not (failed and given.media.isascii() and given.media.isprintable()):
         raise ValueError(f"unexpected record of a failed request: {given.status} {given.media!r}")
     return given

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.random_access import FilePlace, Place, chunks, hash_place, lines_in
+from stillweb.snapshots._os.random_access import ByteSource, FileSource, chunks, hash_place, lines_in
 from stillweb.snapshots.dates import UNDATED, iso_date, timestamp_of
 from stillweb.snapshots.decompression import ZLIB, inflate
 from stillweb.snapshots.index.blocks import stamp_of as stamp_of_steps
@@ -26,9 +26,9 @@ from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.build import stamp_for
 from stillweb.snapshots.index.cdxj import Index
 from stillweb.snapshots.index.index_cache import Hashes
-from stillweb.snapshots.notes import Damaged, note
+from stillweb.snapshots.notes import DamageNote, note
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import must_be_unicode, shaped, well_formed
+from stillweb.snapshots.shapes import convert, must_be_unicode, well_formed
 from stillweb.snapshots.view import View
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.warc.container import (
@@ -66,8 +66,8 @@ def view_from_json(value: Mapping[str, Any]) -> View:
     """Return the view that a JSON object describes. Raises ValueError if it describes none."""
     if not isinstance(value, Mapping):
         raise ValueError(f"a view is no object, but a {type(value).__name__}")
-    view = shaped(dict(value), View)
-    shaped((view.state or {}).get("fields", []), list[dict[str, Any]])
+    view = convert(dict(value), View)
+    convert((view.state or {}).get("fields", []), list[dict[str, Any]])
     must_be_unicode(value)
     return view
 
@@ -145,7 +145,7 @@ def listed_views(container: Container, notes: list[str]) -> list[View]:
     return list(islice((view for place in lists for view in pages_of(page_lines(place), notes)), MOST_PAGES))
 
 
-def page_lines(place: Place) -> Iterator[bytes]:
+def page_lines(place: ByteSource) -> Iterator[bytes]:
     """Yield the lines of a page list, which may be larger than the memory."""
     return lines_in(chunks(place), LONGEST_PAGE)
 
@@ -156,13 +156,13 @@ def page_list_faults(container: Container) -> list[str]:
     A wrong hash is a defect only in snapshots of other tools: there, the list exists nowhere else.
     """
     found: list[str] = [
-        Damaged(f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged")
+        DamageNote(f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged")
         for name in ([] if container.own else _with_another_hash(container))
     ]
     large = [p for name in page_lists(container) if (p := container.members[name]).size > MOST_PAGES]
     pages = sum(piece.count(b"\n") for place in large for piece in chunks(place))
     if pages > MOST_PAGES:
-        found.append(Damaged(f"pages/: lists {pages} pages; the first {MOST_PAGES} of them are read"))
+        found.append(DamageNote(f"pages/: lists {pages} pages; the first {MOST_PAGES} of them are read"))
     return found
 
 
@@ -228,7 +228,7 @@ def layered_id(ids: Iterable[str]) -> str:
 
 
 def describe(
-    files: Mapping[str, Place],
+    files: Mapping[str, ByteSource],
     *,
     software: str,
     created: str,
@@ -265,7 +265,7 @@ def digest_of(package: bytes) -> bytes:
     return json.dumps(value, indent=2).encode() + b"\n"
 
 
-def all_files(container: Container) -> dict[str, Place]:
+def all_files(container: Container) -> dict[str, ByteSource]:
     """Return the files that datapackage.json lists: all but itself and its digest."""
     files = {ARCHIVE + name: place for name, place in container.archives.items()}
     files |= {n: p for n, p in container.members.items() if n not in (PACKAGE, DIGEST)}
@@ -308,7 +308,7 @@ def write_package(
 
         if steps := steps_of(place):
             write_whole(path / STEPS, [steps])
-            container.members[STEPS] = FilePlace(path / STEPS)
+            container.members[STEPS] = FileSource(path / STEPS)
         elif old := container.members.pop(STEPS, None):
             old.close()
             (path / STEPS).unlink()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from stillweb.snapshots.dates import iso_date
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.software import software_name
 
 KEY = "recordings"  # member of the settings
@@ -58,4 +58,4 @@ def _machine() -> str:
 
 def provenance_of(settings: Mapping[str, Any]) -> list[Provenance]:
     """Return the recordings in a snapshot's settings, in their order. Raises ValueError if they can't be read."""
-    return shaped(settings.get(KEY, []), list[Provenance])
+    return convert(settings.get(KEY, []), list[Provenance])

@@ -16,7 +16,7 @@ from stillweb.snapshots._os.random_access import CHUNK
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.dates import iso_date, timestamp_of
 from stillweb.snapshots.errors import FULL_DISK
-from stillweb.snapshots.identity.header_fields import bearing
+from stillweb.snapshots.identity.header_fields import has_client_fields
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.index import indexing
 from stillweb.snapshots.index.pairing import identity_of
@@ -29,7 +29,7 @@ Original = tuple[str, str, tuple[str, int, int]]  # URI, date and place (file, o
 
 
 @dataclass(slots=True)
-class Packed:
+class RecordPair:
     """An exchange as two records, the request and the response. A large response is in a file."""
 
     exchange: Exchange
@@ -66,7 +66,7 @@ class Packed:
             vary=messages.vary_values(messages.vary_of(exchange.headers), request.headers),
             original=self.original[2] if self.original else None,
             truncated=exchange.extra.get("WARC-Truncated", ""),
-            personal=bool(messages.set_cookies(exchange.headers)) or bearing(request.headers),
+            personal=bool(messages.set_cookies(exchange.headers)) or has_client_fields(request.headers),
         )
 
 
@@ -124,7 +124,7 @@ class Packer:
 
     def exchange(
         self, exchange: Exchange, stored: Callable[[str], Original | None], stack: contextlib.ExitStack
-    ) -> Packed:
+    ) -> RecordPair:
         """Return an exchange as records.
 
         If `stored` returns a place for the payload digest, the response becomes a revisit of that place.
@@ -182,7 +182,7 @@ class Packer:
         identity = identity_of(
             "capture", uri, date, payload, head, asked, exchange.session, events, exchange.protocol
         )
-        return Packed(exchange, request_key(request), date, question, answer, payload, identity, original)
+        return RecordPair(exchange, request_key(request), date, question, answer, payload, identity, original)
 
     def _large(self, heads: bytes, body: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
         """Write a record into a temporary file, and return the file."""

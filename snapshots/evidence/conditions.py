@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
-from stillweb.snapshots.http.spans import Part, part_of
+from stillweb.snapshots.http.spans import RecordedRange, recorded_range_of
 from stillweb.snapshots.identity.cookies import SIGNED_IN
 from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
@@ -58,7 +58,7 @@ def _once(read: Callable[[Capture], T]) -> Callable[[Capture], T]:
     return remembered
 
 
-class Peek:
+class CaptureFacts:
     """Reader of what the records of captures tell beyond their index lines; each is read once.
 
     `fields`: the header fields of the recorded request; `part`: the bytes that a recorded 206 holds; `gives`: whether an answer sets
@@ -67,12 +67,14 @@ class Peek:
 
     def __init__(self, store: Store) -> None:
         self.fields: Callable[[Capture], Headers] = _once(lambda capture: store.read_request(capture).headers)
-        self.part: Callable[[Capture], Part] = _once(lambda capture: part_of(store.head(capture).header))
+        self.part: Callable[[Capture], RecordedRange] = _once(
+            lambda capture: recorded_range_of(store.head(capture).header)
+        )
         self.gives: Callable[[Capture], bool] = _once(lambda one: bool(set_cookies(store.head(one).headers)))
         self.cut: Callable[[Capture], bool] = _once(lambda one: bool(one.truncated or store.cut_short(one)))
 
 
-class Followed(NamedTuple):
+class FollowedSession(NamedTuple):
     """The recorded session that a replayed one follows on a site, and how far it is. `page`: the address of a browser's page."""
 
     session: str
@@ -80,10 +82,10 @@ class Followed(NamedTuple):
     page: str = ""
 
 
-def followed_by(capture: Capture, request: Request) -> Followed:
+def followed_by(capture: Capture, request: Request) -> FollowedSession:
     """Return what a session follows that was answered by `capture`."""
     page = "html" in capture.mime and not 300 <= capture.status < 400 and _asks_for_page(request)
-    return Followed(capture.session, capture.end, capture.url if page else "")
+    return FollowedSession(capture.session, capture.end, capture.url if page else "")
 
 
 def _asks_for_page(request: Request) -> bool:
@@ -93,15 +95,15 @@ def _asks_for_page(request: Request) -> bool:
 
 
 @dataclass(slots=True)
-class Situation:
+class LookupState:
     """A request, the session that it is of, and what was found out about the choice among captures so far."""
 
     request: Request
     name: str  # of the session
-    followed: Followed
-    page: Followed | None  # the same as of the last page, whatever it brought in
+    followed: FollowedSession
+    page: FollowedSession | None  # the same as of the last page, whatever it brought in
     read_request: Callable[[Capture], Request]
-    peek: Peek
+    peek: CaptureFacts
     at: str = ""  # the moment that the client named, as 17 digits
     unsure: bool = False
     why: list[str] = field(default_factory=list)
@@ -122,14 +124,14 @@ class Situation:
         )
 
 
-def fitting(captures: list[Capture], now: Situation) -> list[Capture]:
+def captures_that_fit(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the captures that may answer a request by its conditions and ranges."""
     for step in (whole_or_asked, same_preconditions, same_conditions):
         captures = step(captures, now) if captures else captures
     return captures
 
 
-def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]:
+def same_preconditions(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the captures of a write whose conditions come to the same as those of the request; else unsure ones."""
     if now.request.method in SAFE_METHODS:
         return captures  # what a GET's conditions come to is worked out from its answer
@@ -147,7 +149,7 @@ def same_preconditions(captures: list[Capture], now: Situation) -> list[Capture]
     return unsure
 
 
-def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
+def whole_or_asked(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return whole answers before parts and "not modified", which only answer a request for just that, as may a whole."""
     partial = PARTIAL if now.request.method in SAFE_METHODS else PARTIAL - {412}
     whole = [c for c in captures if c.status not in partial]
@@ -165,7 +167,7 @@ def whole_or_asked(captures: list[Capture], now: Situation) -> list[Capture]:
     return same or whole or _parts_around(captures, now)
 
 
-def same_conditions(captures: list[Capture], now: Situation) -> list[Capture]:
+def same_conditions(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the captures asked for under the same conditions, or for the same part: a server may heed neither."""
     doubted = now.request.method == "HEAD" and now.request.header("range")
     if (len(captures) < 2 and not doubted) or not now.request.conditional():
@@ -176,18 +178,18 @@ def same_conditions(captures: list[Capture], now: Situation) -> list[Capture]:
     return same or _asked_with_such(captures, now) or captures
 
 
-def _asked_with_such(captures: list[Capture], now: Situation) -> list[Capture]:
+def _asked_with_such(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the captures that show whether the server heeds any of the fields that the request has."""
     asked = [n for n in CONDITIONAL if now.request.header(n) is not None]
     return [c for c in captures if any(now.read_request(c).header(n) is not None for n in asked)]
 
 
-def _asked_likewise(captures: list[Capture], now: Situation) -> list[Capture]:
+def _asked_likewise(captures: list[Capture], now: LookupState) -> list[Capture]:
     wanted = now.request.conditional()
     return [c for c in captures if now.read_request(c).conditional() == wanted]
 
 
-def _all_of_it(captures: list[Capture], now: Situation) -> list[Capture]:
+def _all_of_it(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the parts (206) that are all of the file, if no other is of another representation."""
     if now.request.method not in ("GET", "HEAD"):
         return []
@@ -198,7 +200,7 @@ def _all_of_it(captures: list[Capture], now: Situation) -> list[Capture]:
     return [c for part, c in parts if part.whole and now.read_request(c).header("if-range") is None]
 
 
-def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
+def _parts_around(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the recorded part (206) that holds the range asked for, if no other is of another representation."""
     asked, if_range = now.request.header("range"), now.request.header("if-range")
     if asked is None:
@@ -213,14 +215,14 @@ def _parts_around(captures: list[Capture], now: Situation) -> list[Capture]:
     return [max((c for _, c in around), key=lambda c: layer_of(c.filename))]  # the bytes of all are the same
 
 
-def _changed(captures: list[Capture], whole: list[Capture], now: Situation) -> bool:
+def _changed(captures: list[Capture], whole: list[Capture], now: LookupState) -> bool:
     """Return True if a recorded part is of none of the wholes: the representation of another part is unknown then."""
     of = {(part.tag, part.modified) for part in map(now.peek.part, whole)}
     parts = [now.peek.part(c) for c in captures if c.status == 206]
     return any((part.tag, part.modified) not in of for part in parts)
 
 
-def _apart(parts: list[Part]) -> bool:
+def _apart(parts: list[RecordedRange]) -> bool:
     """Return True if several parts may be of different representations."""
     known = [part.representation for part in parts]
     validators, sizes = {same and same[0] for same in known}, {same[1] for same in known if same} - {-1}

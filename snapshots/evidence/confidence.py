@@ -104,6 +104,6 @@ class Confidence:
         return f"{self.value:.2f}"
 
 
-def both(one: Confidence | None, other: Confidence | None) -> Confidence | None:
+def combine(one: Confidence | None, other: Confidence | None) -> Confidence | None:
     """Return the confidence in two answers; None stands for an answer without doubt."""
     return one + other if one is not None and other is not None else one or other

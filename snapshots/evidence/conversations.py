@@ -48,7 +48,7 @@ def message_event(text: str) -> Event:
     return Event(f"{SAY} / {shortened(names)}", "write", mix(bare), (), frozenset())
 
 
-class Told:
+class ClientMessages:
     """The messages of one client so far. The order of those between two answers of the server does not count."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _in_order(turn: Iterable[Event]) -> list[Event]:
     return sorted(turn, key=lambda one: one.key)
 
 
-class Answers:
+class SocketModel:
     """The model of the web sockets of one address."""
 
     def __init__(self, talks: Iterable[Iterable[Turn]]) -> None:
@@ -108,7 +108,7 @@ class Answers:
         self._model = Model(one for talk in enumerate(talks) for one in recorded(*talk))
 
     def chance(
-        self, told: Told, answer: int, number: int, following: Event | None = None
+        self, told: ClientMessages, answer: int, number: int, following: Event | None = None
     ) -> tuple[float, list[str]]:
         """Return the chance of an answer to what a client of the socket of a `number` said last, or says next, and the grounds.
 

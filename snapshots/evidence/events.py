@@ -17,7 +17,7 @@ from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.http.static import ASSET
 from stillweb.snapshots.identity.irrelevant import irrelevant
-from stillweb.snapshots.identity.keys import Parsed, is_plain, mix, parse
+from stillweb.snapshots.identity.keys import ParsedRequest, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import PREFIX
@@ -103,7 +103,7 @@ def event_of(
     asked = request.derived(("asked", key), partial(_asked, key=key))
     status, media, size = 0, "", 0
     if response is not None:
-        status = response.status if request.method in SAFE_METHODS else told_status(response)
+        status = response.status if request.method in SAFE_METHODS else stated_status(response)
         media = response.header("content-type") or ""
         told = whole_number(response.header("content-length") or "")
         size = len(response.body) if told is None else told
@@ -186,7 +186,7 @@ def signs_in(event: Event) -> bool:
     return not _SIGNING.isdisjoint(_WORDS.findall(path)) or any(PREFIX in v for _, v in event.parameters)
 
 
-def told_status(response: Response) -> int:
+def stated_status(response: Response) -> int:
     """Return the status of an answer to a write; where its JSON says otherwise than its head, what that says.
 
     Many applications answer all calls by 200 OK and say in the body that they refused, or where they lead. A redirect
@@ -222,7 +222,7 @@ def _split(url: str) -> SplitResult:
         return SplitResult(scheme, host, slash + path, query, "")
 
 
-def _parameters(parsed: Parsed) -> list[tuple[str, str]]:
+def _parameters(parsed: ParsedRequest) -> list[tuple[str, str]]:
     """Return the named values that a request sends."""
     pairs = (pair.partition("=") for pair in parsed.query or ())
     found = [(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs]

@@ -11,22 +11,29 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.evidence.conditions import Peek, Place
+from stillweb.snapshots.evidence.conditions import CaptureFacts, Place
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import SAY, Event, History
-from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, Near
+from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, NearCapture
 from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
-from stillweb.snapshots.identity.differences import OF_TURN, Values, agreed, differences, same_start, shown
+from stillweb.snapshots.identity.differences import (
+    OF_TURN,
+    Values,
+    count_equal_leaves,
+    differences,
+    same_start,
+    show_value,
+)
 from stillweb.snapshots.identity.header_fields import PRESENT
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.recognising import other_secrets
-from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.rules import builtin, rules_that_join
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 LEAST = 0.02  # the chance from which something is named
 NAMED = 4  # things that are named at most
@@ -134,12 +141,12 @@ def _part(t: str, parts: Parts) -> str:
         return "no recorded value"
     if t == "~words":  # each word with how often it was said
         return (
-            f"{counted(sum(times for _, times in literal_eval(parts[t])), 'message')} said over web sockets"
+            f"{pluralize(sum(times for _, times in literal_eval(parts[t])), 'message')} said over web sockets"
         )
     return f"a {_type(t)}" if secret else f"{_type(t)}: {parts[t][:LONG]}"
 
 
-def nearest(lookup: Lookup) -> list[Near]:
+def nearest(lookup: Lookup) -> list[NearCapture]:
     """Return the few captures that come nearest to what was asked, nearest first.
 
     Time is linear in the request and bounded (`_Work`): the captures that look most like the request are compared
@@ -169,7 +176,7 @@ def nearest(lookup: Lookup) -> list[Near]:
             recorded = stored(capture)
             if asked is not None and work.takes(mine + _size(recorded)):
                 other = parse(recorded)
-                known[text] = list(differences(asked, other)), agreed(asked.body, other.body)
+                known[text] = list(differences(asked, other)), count_equal_leaves(asked.body, other.body)
             elif not found:  # too long for names: at least one is told of
                 known[text] = [TOO_MANY] * (lookup.key.canonical != capture.key), 0
             else:
@@ -191,7 +198,7 @@ def nearest(lookup: Lookup) -> list[Near]:
         order = bool(own), weight, -alike, -same_start(capture.url, request.url)
         found.append(((*order, capture.timestamp, capture.place), capture, differs))
     found.sort(key=lambda item: item[0])
-    out: list[Near] = []
+    out: list[NearCapture] = []
     seen: set[tuple[str, str, tuple[str, ...]]] = set()
     for _, capture, differs in found:
         told = [str(one) for one in differs]
@@ -199,11 +206,13 @@ def nearest(lookup: Lookup) -> list[Near]:
         if said not in seen:
             rule, recorded = None, stored(capture)
             if told and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
-                rule = joining(request, recorded, builtin().rules, matcher.issued(request), tries=TRIES)
+                rule = rules_that_join(
+                    request, recorded, builtin().rules, matcher.issued(request), tries=TRIES
+                )
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
             seen.add(said)
-            out.append(Near(capture, _cut(told), rule or None))
+            out.append(NearCapture(capture, _cut(told), rule or None))
         if len(out) == FEW:
             break
     return out
@@ -297,7 +306,7 @@ def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: 
         )
 
 
-def _varied(captures: list[Capture], peek: Peek) -> Iterator[tuple[Place, Headers]]:
+def _varied(captures: list[Capture], peek: CaptureFacts) -> Iterator[tuple[Place, Headers]]:
     """Yield, for each capture of one request, the fields that any of their answers names in Vary, with its values."""
     names = sorted({n for c in captures for n, _ in c.vary} - NEVER_VARY)
     for capture in captures:
@@ -316,4 +325,4 @@ def _field(headers: Headers, name: str) -> str:
 
 
 def _sent(how: str, value: str | None) -> str:
-    return f"not {how}" if value is None else f"{how} {shown([value])}"
+    return f"not {how}" if value is None else f"{how} {show_value([value])}"

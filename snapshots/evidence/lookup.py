@@ -9,12 +9,12 @@ from functools import partial
 from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
-from stillweb.snapshots.contents.failing import Failed
-from stillweb.snapshots.evidence.conditions import Followed, Peek, Store, followed_by
+from stillweb.snapshots.contents.failure_lookup import KnownFailure
+from stillweb.snapshots.evidence.conditions import CaptureFacts, FollowedSession, Store, followed_by
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.parts import Given
-from stillweb.snapshots.evidence.spoken import Spoken
+from stillweb.snapshots.evidence.socket_messages import SocketMessages
 from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
@@ -29,7 +29,7 @@ REMEMBERED = 200  # captures served last, in which issued values are looked up
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearCapture:
     """A capture that comes near, what differs in it, and the rule that would join it, were it in force."""
 
     capture: Capture
@@ -54,14 +54,14 @@ class Matching(Protocol):
     @property
     def rules(self) -> RuleSet: ...
     @property
-    def peek(self) -> Peek: ...
+    def peek(self) -> CaptureFacts: ...
     @property
-    def spoken(self) -> Spoken: ...
+    def spoken(self) -> SocketMessages: ...
     def gave(self, served: Sequence[Capture], values: list[str], /) -> int | None: ...
     def group(self, url: str, /) -> Group: ...
     def issued(self, request: Request, /) -> Issued: ...
     def twins(self, request: Request, /) -> list[Capture]: ...
-    def nearest(self, lookup: Lookup, /) -> list[Near]: ...
+    def nearest(self, lookup: Lookup, /) -> list[NearCapture]: ...
     def note(self, session: Session, request: Request, capture: Capture, trust: float, /) -> None: ...
     def note_live(self, session: Session, request: Request, response: Response, /) -> None: ...
 
@@ -89,11 +89,11 @@ class Lookup:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise, by pseudonyms
     stated: Mapping[str, str] = field(default_factory=dict)  # likewise, for a sign-in by OAuth
     matcher: Matching | None = field(default=None, repr=False)
-    failed: Failed | None = None
+    failed: KnownFailure | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
     rivals: Callable[[], list[Rival]] | None = field(default=None, repr=False)  # the two likeliest answers
     polled: bool = False  # whether it is a long poll
-    _nearest: list[Near] | None = field(default=None, repr=False)
+    _nearest: list[NearCapture] | None = field(default=None, repr=False)
 
     @property
     def told(self) -> Confidence | None:
@@ -107,21 +107,21 @@ class Lookup:
             return irrelevant(self.request)
         return irrelevant_url(self.request.url.partition("?")[0])
 
-    def explain(self) -> list[Near]:
+    def explain(self) -> list[NearCapture]:
         """Return the captures that come nearest, what differs in each, and the rule that would join them."""
         if self._nearest is None:
             self._nearest = self.matcher.nearest(self) if self.matcher is not None else []
         return self._nearest
 
 
-def doubted(lookup: Lookup) -> Confidence | None:
+def confidence_of(lookup: Lookup) -> Confidence | None:
     """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
     told = lookup.told
     return told if told is not None and told.millionths and not lookup.irrelevant else None
 
 
 @dataclass(slots=True)
-class Past:
+class SessionPast:
     """Events of a session at one site, the answers that each request got there, and the cookies that the site gave."""
 
     history: History = field(default_factory=History)
@@ -134,13 +134,14 @@ class Session:
     """The cursor of one client. Two sessions share nothing."""
 
     name: str = "default"
-    past: dict[str, Past] = field(default_factory=dict)  # by site, where anything happened that may decide
+    # by site, where anything happened that may decide
+    past: dict[str, SessionPast] = field(default_factory=dict)
     noted: str | None = None  # the site at which the last lookup noted a miss
     found: Capture | None = None  # what the last lookup found
     matcher: Matching | None = None  # that of the last lookup
-    followed: dict[str, Followed] = field(default_factory=dict)
+    followed: dict[str, FollowedSession] = field(default_factory=dict)
     # the same as of the last page: what it brings in comes in any order
-    pages: dict[str, Followed] = field(default_factory=dict)
+    pages: dict[str, FollowedSession] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)  # by site, the address of the page before that
     served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
     told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
@@ -153,7 +154,7 @@ class Session:
 
     def copied(self, site: str) -> Session:
         """Return a session that moves by itself, with what a request to `site` is read by."""
-        past = {site: Past(given=dict(self.past[site].given))} if site in self.past else {}
+        past = {site: SessionPast(given=dict(self.past[site].given))} if site in self.past else {}
         own = self.secrets and self.secrets.copied()
         drawn, stated = dict(self.drawn), dict(self.stated)
         return Session(self.name, past, served=self.served.copy(), drawn=drawn, stated=stated, secrets=own)
@@ -173,7 +174,7 @@ class Session:
         if lookup.matcher is not None:
             lookup.matcher.note(self, lookup.request, capture, lookup.confidence)
 
-    def repeated(self, site: str, capture: Capture, followed: Followed) -> None:
+    def repeated(self, site: str, capture: Capture, followed: FollowedSession) -> None:
         """Note an answer from which nothing follows."""
         self.served.append(capture)
         self.followed[site] = followed
@@ -200,10 +201,10 @@ class Session:
         self.told.setdefault(site, Counter())[word] += 1
         self.at(site)
 
-    def at(self, site: str) -> Past:
+    def at(self, site: str) -> SessionPast:
         """Return what happened at `site`, from now on noted."""
-        return self.past.setdefault(site, Past())
+        return self.past.setdefault(site, SessionPast())
 
-    def following(self, site: str) -> Followed:
+    def following(self, site: str) -> FollowedSession:
         """Return the recorded session that it follows on a site: at first that of its own name, if there is one."""
-        return self.followed.get(site) or Followed(self.name, -1)
+        return self.followed.get(site) or FollowedSession(self.name, -1)

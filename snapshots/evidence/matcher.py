@@ -11,33 +11,33 @@ from functools import partial
 
 from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
-from stillweb.snapshots.contents.failing import Failing
+from stillweb.snapshots.contents.failure_lookup import FailureLookup
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.conditions import (
     MOST,
     PASSING,
-    Peek,
+    CaptureFacts,
+    LookupState,
     Place,
-    Situation,
     Store,
-    fitting,
+    captures_that_fit,
 )
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
-from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, Near, Past, Rival, Session
+from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, NearCapture, Rival, Session, SessionPast
 from stillweb.snapshots.evidence.model import Observation, Parts
 from stillweb.snapshots.evidence.parts import WHO, issued_in, key_of_order
-from stillweb.snapshots.evidence.sites import Asked, SiteEvidence, keep_given, told_by
-from stillweb.snapshots.evidence.spoken import Spoken
+from stillweb.snapshots.evidence.sites import ModelRequest, SiteEvidence, keep_given, response_facts
+from stillweb.snapshots.evidence.socket_messages import SocketMessages
 from stillweb.snapshots.http.acceptance import accepts
-from stillweb.snapshots.http.static import static, static_name
-from stillweb.snapshots.identity import drawing, echoes
-from stillweb.snapshots.identity.accepting import LEVELS, Accept
+from stillweb.snapshots.http.static import is_static, static_name
+from stillweb.snapshots.identity import drawn_ids, echoes
+from stillweb.snapshots.identity.accept_level import LEVELS, AcceptLevel
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.group import Group, is_light
-from stillweb.snapshots.identity.header_fields import bearing, fields_of
+from stillweb.snapshots.identity.header_fields import fields_of, has_client_fields
 from stillweb.snapshots.identity.irrelevant import irrelevant
-from stillweb.snapshots.identity.issued import shown_in, text_of
+from stillweb.snapshots.identity.issued_values import is_shown_in, text_of
 from stillweb.snapshots.identity.keys import (
     Key,
     digest,
@@ -49,13 +49,13 @@ from stillweb.snapshots.identity.keys import (
 )
 from stillweb.snapshots.identity.recognising import (
     Recogniser,
+    depends_on_secret,
     drawn_secrets,
-    guarded,
-    minds,
+    is_secret_relevant,
     other_secrets,
     pseudonyms_in,
 )
-from stillweb.snapshots.identity.rules import Issued, joining, reduced
+from stillweb.snapshots.identity.rules import Issued, reduce_request, rules_that_join
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import path_prefix, site_prefix
 from stillweb.snapshots.request import CONDITIONAL, SAFE_METHODS, Headers, Request
@@ -65,7 +65,8 @@ from stillweb.snapshots.warc.messages import set_cookies
 
 RIVALS = 2  # answers that are named of a request that none answers surely enough
 OTHER_SECRET = 0.7  # what an answer to another key or token is worth
-POSTED = "post-as-get"  # the rule that an archive kept a method and a body as a query, which does not tell all of them
+# the rule that an archive kept a method and a body as a query, which does not tell all of them
+POSTED = "post-as-get"
 REDACTED = "redacted"  # the rule that another secret is the same request
 OAUTH = "oauth"  # the rule that leaves out what a client draws for a sign-in, which comes back from there
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
@@ -116,7 +117,7 @@ class Matcher:
     def __init__(self, snapshot: Store) -> None:
         self.snapshot = snapshot
         self.rules = snapshot.rules
-        self._accepts = Cache[str, Accept](Accept.read)
+        self._accepts = Cache[str, AcceptLevel](AcceptLevel.read)
         self._keys = Cache[str, Key]()
         self.lock = threading.RLock()
         self._groups = Cache[str, Group](self._group)
@@ -126,10 +127,10 @@ class Matcher:
         # by site, that its model is learnt in no time
         self._light = Cache[str, bool](lambda site: is_light(snapshot.prefix(site_prefix(site))))
         self._reading: dict[str, threading.Lock] = {}  # by site
-        self.peek = Peek(snapshot)
-        self.failing = Failing(snapshot, self.rules, self.issued)
-        self.spoken = Spoken(snapshot)
-        self.drawing = drawing.Drawing(
+        self.peek = CaptureFacts(snapshot)
+        self.failing = FailureLookup(snapshot, self.rules, self.issued)
+        self.spoken = SocketMessages(snapshot)
+        self.drawing = drawn_ids.Drawing(
             snapshot.prefix,
             snapshot.read,
             snapshot.read_request,
@@ -233,7 +234,7 @@ class Matcher:
         accepted, plain = self._accepts[accept], is_plain(request)
         key = self._key(request) if plain else request_key(request)
         site = site_of(request.url)
-        asked, ids, candidates = request, drawing.NONE, self._same(request, key)
+        asked, ids, candidates = request, drawn_ids.NONE, self._same(request, key)
         alone = (
             plain
             and len(candidates) == 1
@@ -245,14 +246,14 @@ class Matcher:
             lookup = self._given(request, key, candidates[0], None, 1.0)
             lookup.inert, lookup.matcher, lookup.grounds = True, self, lambda: ["recorded once"]
             return lookup
-        past = session.past.get(site) or Past()
+        past = session.past.get(site) or SessionPast()
         stated = False
         if accepted.by_rule and session.stated and not candidates:
             request = echoes.as_recorded(request, session.stated)
             stated = request is not asked
             candidates = self._same(request, request_key(request))
         request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
-        drawn_by = [drawing.RULE] if drawn else []
+        drawn_by = [drawn_ids.RULE] if drawn else []
         if session.secrets is not None and session.secrets.stands_in(request):
             drawn_by.append(REDACTED)
         unknown = accepted.by_rule and not (candidates or drawn)
@@ -277,8 +278,8 @@ class Matcher:
             if lookup.capture is None and accepted.by_rule and not (candidates or at):
                 now = time.time()
                 if new := self.drawing.drawn(request, session, now):
-                    request, ids = drawing.as_recorded(request, new), {**ids, **new}
-                    drawn_by.append(drawing.RULE)
+                    request, ids = drawn_ids.as_recorded(request, new), {**ids, **new}
+                    drawn_by.append(drawn_ids.RULE)
                 timed = self.drawing.timed(request, session, now)
                 if timed is not None:
                     request = timed
@@ -298,7 +299,7 @@ class Matcher:
         if lookup.capture is not None and OAUTH in (lookup.rule or "").split("+"):
             rules = [rule for rule in self.rules.rules if rule.id == OAUTH]
             both = request, self.group(lookup.capture.url).request(lookup.capture)
-            drew = echoes.echoes(*(echoes.repeated(one, rules) for one in both))
+            drew = echoes.echoes(*(echoes.repeated_values(one, rules) for one in both))
             lookup.stated = {one.recorded: one.own for one in drew if not one.mirrored}
         joined_by = [OAUTH] * stated + drawn_by
         if joined_by and lookup.capture is not None:
@@ -306,7 +307,9 @@ class Matcher:
             lookup.rule = "+".join(dict.fromkeys(filter(None, joined_by)))
             lookup.verdict = f"rule:{lookup.rule}"
         if drawn_by and lookup.capture is not None:
-            lookup.confidence = min(lookup.confidence, drawing.worth(asked, {**session.drawn, **ids}))
+            lookup.confidence = min(
+                lookup.confidence, drawn_ids.highest_confidence(asked, {**session.drawn, **ids})
+            )
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
@@ -326,19 +329,21 @@ class Matcher:
             or capture.vary
             or self.peek.cut(capture)
             or capture.status in PARTIAL
-            or bearing(request.headers)
+            or has_client_fields(request.headers)
         ):
             return False
-        lasting = static(capture.method, capture.mime, capture.status)
+        lasting = is_static(capture.method, capture.mime, capture.status)
         if not lasting and (site in session.past or not self.evidence(site).quiet):
             return False
         # else the client is another one from now on, or it was recorded by one that says more
-        return not capture.personal or not (self.peek.gives(capture) or bearing(self.peek.fields(capture)))
+        return not capture.personal or not (
+            self.peek.gives(capture) or has_client_fields(self.peek.fields(capture))
+        )
 
     def _in_language(self, request: Request, capture: Capture) -> bool:
         """Return True unless a request and that of a page name other languages, which many servers heed without Vary."""
         wanted = request.header("accept-language")
-        if wanted is None or static(capture.method, capture.mime, capture.status):
+        if wanted is None or is_static(capture.method, capture.mime, capture.status):
             return True
         return fields_of(self.peek.fields(capture)).get("accept-language", wanted) == wanted
 
@@ -347,14 +352,14 @@ class Matcher:
         request: Request,
         key: Key,
         evidence: SiteEvidence,
-        past: Past,
+        past: SessionPast,
         session: Session,
-        accepted: Accept,
+        accepted: AcceptLevel,
         at: str,
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
         site = site_of(request.url)
-        now = Situation(
+        now = LookupState(
             request,
             session.name,
             session.following(site),
@@ -443,7 +448,7 @@ class Matcher:
         )
         return next(told, "")
 
-    def _file(self, key: Key, captures: list[Capture], now: Situation, accepted: Accept) -> Lookup:
+    def _file(self, key: Key, captures: list[Capture], now: LookupState, accepted: AcceptLevel) -> Lookup:
         """Return the lookup of a file that stays as it is."""
         fit = self._fit(now.request, captures, key, now, accepted)
         if not fit:
@@ -454,7 +459,7 @@ class Matcher:
         return lookup
 
     def _fit(
-        self, request: Request, captures: list[Capture], key: Key, now: Situation, accepted: Accept
+        self, request: Request, captures: list[Capture], key: Key, now: LookupState, accepted: AcceptLevel
     ) -> list[Capture]:
         """Return the captures that may answer, by what the request itself says."""
         by_rule = accepted.by_rule and not opens_socket(request)
@@ -464,7 +469,7 @@ class Matcher:
         secret = self._same_secrets(request, fit, key)
         if fit and not secret:
             now.why.append("password")
-        fit = fitting(_of_top_layers(secret), now)
+        fit = captures_that_fit(_of_top_layers(secret), now)
         if now.at and fit:
             return as_of(fit, now.at) or as_of(fit, min(c.timestamp.ljust(17, "0") for c in fit))
         return fit
@@ -472,7 +477,7 @@ class Matcher:
     def _rule(self, request: Request, capture: Capture) -> str | None:
         """Return the rules that join a request with a capture; None where none do."""
         group, issued = self.group(request.url), self.issued(request)
-        rule = joining(request, group.request(capture), self.rules.rules, issued)
+        rule = rules_that_join(request, group.request(capture), self.rules.rules, issued)
         return "irrelevant" if rule is None and irrelevant(request) else rule
 
     def _same_secrets(self, request: Request, captures: list[Capture], key: Key) -> list[Capture]:
@@ -484,7 +489,7 @@ class Matcher:
             c for c in captures if c.key == key.canonical or not other_secrets(request, group.request(c))[1]
         ]
 
-    def _nearest_of(self, captures: Sequence[Capture], key: Key, now: Situation) -> Capture:
+    def _nearest_of(self, captures: Sequence[Capture], key: Key, now: LookupState) -> Capture:
         """Return, of captures with equal answers, the one nearest to the request and to where the session is."""
         own = now.own(list(captures))
         end = now.followed.end
@@ -541,7 +546,7 @@ class Matcher:
         known = self.evidence(site_of(request.url)).known_issued(request)
 
         def left(one: Request, stored: bool) -> str:
-            return digest(reduced(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
+            return digest(reduce_request(one, self.rules.rules, issued_in(one, known)[0], stored=stored))
 
         wanted = request.derived(("left", known), lambda one: left(one, False))
         # a capture's remainder is kept: to parse large recorded bodies at each miss took 200 ms
@@ -570,7 +575,7 @@ class Matcher:
             if not missing:
                 break
             text = text_of(self.snapshot.read_start(capture, LIMIT + 1))
-            if shown := {v for v in missing if shown_in(v, text)}:
+            if shown := {v for v in missing if is_shown_in(v, text)}:
                 missing -= shown
                 later = max(later, since[capture.key])
             since[capture.key] += 1
@@ -584,7 +589,7 @@ class Matcher:
         request = request.derived("signed in", Request.signed_in)
         found = self._same(request, request_key(request))
         site = site_of(request.url)
-        past = session.past.get(site) or Past()
+        past = session.past.get(site) or SessionPast()
         stored, *_ = self._as_recorded(request, found, session, past, self._accepts[accept])
         evidence = self.evidence(site)
         evidence.foresee(evidence.asked(stored, request_key(stored).canonical, {}))
@@ -594,20 +599,25 @@ class Matcher:
         return stored
 
     def _as_recorded(
-        self, request: Request, found: list[Capture], session: Session, past: Past, accepted: Accept
+        self,
+        request: Request,
+        found: list[Capture],
+        session: Session,
+        past: SessionPast,
+        accepted: AcceptLevel,
     ) -> tuple[Request, Mapping[str, str], bool]:
         """Return a request as the recorder would have stored it, the ids that are new in it, and whether any was drawn.
 
         `found` are the captures with its key.
         """
-        asked, ids = request, drawing.NONE
+        asked, ids = request, drawn_ids.NONE
         if accepted.by_rule and not found:
             request, ids = self.drawing.recorded(request, session)
         drawn = request is not asked
         if drawn:
             found = self._same(request, request_key(request))
-        minded = minds(request, given=bool(past.given))
-        if not found or minded or any(guarded(c) for c in found):
+        minded = depends_on_secret(request, given=bool(past.given))
+        if not found or minded or any(is_secret_relevant(c) for c in found):
             request = self._recognised(request, found, session, minded)
         return request, ids, drawn
 
@@ -626,7 +636,7 @@ class Matcher:
             found or self.twins(request) or (group.alike(request.method) if fields else self._masked(request))
         )
         for capture in alike:
-            counts = minded or guarded(capture)
+            counts = minded or is_secret_relevant(capture)
 
             def said(stored: Request, capture: Capture = capture, counts: bool = counts) -> set[str]:
                 return pseudonyms_in(
@@ -642,7 +652,7 @@ class Matcher:
         known.know(names, fields)
         return known.recognised(request)
 
-    def nearest(self, lookup: Lookup) -> list[Near]:
+    def nearest(self, lookup: Lookup) -> list[NearCapture]:
         return nearest(lookup)
 
     # Sessions
@@ -651,7 +661,7 @@ class Matcher:
         """Note that a session was answered by a capture, which was right by the chance `trust`."""
         site = site_of(request.url)
         evidence = self.evidence(site)
-        head, still = told_by(self.snapshot, capture), evidence.still(capture)
+        head, still = response_facts(self.snapshot, capture), evidence.still(capture)
         deaf = still or (evidence.quiet and site not in session.past)
         if deaf and not set_cookies(head.headers) and not key_of_order(request):
             return
@@ -692,7 +702,7 @@ class Matcher:
         evidence = self.evidence(site)
         if key in evidence.files or (static_name(request.url) and request.method in ("GET", "HEAD")):
             return
-        past = session.past.get(site) or Past()
+        past = session.past.get(site) or SessionPast()
         asked = evidence.asked(request, key, past.given, served=session.served)
         if asked.event.kind == "write" and request.header("referer") in session.left.values():
             # what a page sends as it is left (a draft, a beacon) comes or not by chance, in the recording as well
@@ -702,7 +712,9 @@ class Matcher:
             session.noted = site
 
     @staticmethod
-    def _note(evidence: SiteEvidence, past: Past, asked: Asked, head: Response | None = None) -> bool:
+    def _note(
+        evidence: SiteEvidence, past: SessionPast, asked: ModelRequest, head: Response | None = None
+    ) -> bool:
         """Append an event, unless it is one on which nothing depends; return True if it was."""
         event = asked.event
         if head is not None:

@@ -15,15 +15,15 @@ from stillweb.snapshots.evidence.events import shortened
 from stillweb.snapshots.evidence.model import ANEW, OTHER
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
-from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, Pair, Part
-from stillweb.snapshots.http.header_values import wanted
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, MultipartField, Pair
+from stillweb.snapshots.http.header_values import sorted_languages
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_session, logins_of
 from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.header_fields import (
     FRAGMENT,
     PRESENT,
-    counting,
     fields_of,
+    fields_that_count,
     is_drawn,
     is_secret,
     is_token,
@@ -31,9 +31,9 @@ from stillweb.snapshots.identity.header_fields import (
     own_of,
 )
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_cookie, irrelevant_key
-from stillweb.snapshots.identity.issued import named_values, token_like
-from stillweb.snapshots.identity.keys import Parsed, digest, is_plain, mix, parse, unpacked_body
-from stillweb.snapshots.identity.rules import Issued, Rule, RuleSet, applied, reduced
+from stillweb.snapshots.identity.issued_values import named_values, token_like
+from stillweb.snapshots.identity.keys import ParsedRequest, digest, is_plain, mix, parse, unpacked_body
+from stillweb.snapshots.identity.rules import Issued, Rule, RuleSet, apply_rules, reduce_request
 from stillweb.snapshots.request import CONDITIONAL, Request
 from stillweb.snapshots.secrets.redact import MASK
 from stillweb.snapshots.yielding import free, in_order, write_json
@@ -66,7 +66,7 @@ ONCE = re.compile(
 )
 
 
-def said_beside(
+def other_parts(
     request: Request, vary: Iterable[str], given: Given, normal: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what a request says beside its key: parts, and the header fields that an application made up."""
@@ -74,7 +74,7 @@ def said_beside(
     if key := key_of_order(request):
         number = number_of(given, REPEATED, f"{normal} {key}") or number_of(given, REPEATED, normal) + 1
         found[f"~header {REPEATED}"] = str(number)
-    fields = made_up(found)
+    fields = application_fields(found)
     if repeated := repeated_pairs(request):
         found["~order"] = repeated
     return found | cookie_parts(request, given), fields
@@ -101,7 +101,7 @@ def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
     for name, value in headers:
         low = name.lower()
         by_name[low] = f"{by_name[low]}, {value}" if low in by_name else value
-    plain = counting(own_of(headers), request.method, request.url)
+    plain = fields_that_count(own_of(headers), request.method, request.url)
     for name, value in by_name.items():
         if name in plain:
             found[f"~header {name}"] = plain[name]
@@ -142,7 +142,7 @@ def _languages(kind: str, field: str) -> dict[str, str]:
 
     Region and further languages are parts of the first language, "-" where it has none: what they do tells nothing of another's.
     """
-    tags = wanted(field)
+    tags = sorted_languages(field)
     if not tags:
         return {}
     first = tags[0]
@@ -155,7 +155,7 @@ def _languages(kind: str, field: str) -> dict[str, str]:
     return found
 
 
-def made_up(parts: Mapping[str, str]) -> tuple[str, ...]:
+def application_fields(parts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of the header fields that an application made up, which say what a request does."""
     found = {}
     for part, value in parts.items():
@@ -216,16 +216,16 @@ def _rule_parts(
         bare = digest(parse(Request(request.method, request.url.partition("?")[0])))
         return bare, {"~rule irrelevant": digest(parse(request))}
     rules = rules.without("redacted")  # a secret is told by its proof, not by a rule
-    parsed, left = parse(request), reduced(request, rules.rules, issued, stored=stored)
+    parsed, left = parse(request), reduce_request(request, rules.rules, issued, stored=stored)
     key, found = digest(left), dict[str, str]()
     if key == digest(parsed):
         return key, found
-    alone = [(rule, applied((rule,), parsed, issued)) for rule in rules.rules]
+    alone = [(rule, apply_rules((rule,), parsed, issued)) for rule in rules.rules]
     useful = [(rule, without) for rule, without in alone if without is not parsed]
     several: dict[str, list[tuple[Rule, str]]] = {}  # places whose values are in the part of no rule alone
     told: set[str] = set()
     for rule, without in useful:
-        less = reduced(request, [r for r in rules.rules if r is not rule], issued, stored=stored)
+        less = reduce_request(request, [r for r in rules.rules if r is not rule], issued, stored=stored)
         if digest(less) != key and (not rule.own or rule.doubted):
             found[f"~rule {rule.id}"] = given if given and rule.kind == "issued" else digest(less)
         if len(useful) > 1:
@@ -241,7 +241,7 @@ def _rule_parts(
     return key, found
 
 
-def _changed(one: Parsed, other: Parsed) -> dict[str, str]:
+def _changed(one: ParsedRequest, other: ParsedRequest) -> dict[str, str]:
     """Return the places in which two requests differ, with what the first has there."""
     found = {}
     for item in differences(one, other):
@@ -252,7 +252,7 @@ def _changed(one: Parsed, other: Parsed) -> dict[str, str]:
     return found
 
 
-def spelling_parts(request: Request, left: Parsed) -> dict[str, str]:
+def spelling_parts(request: Request, left: ParsedRequest) -> dict[str, str]:
     """Return how a request is spelt: its letters, and the order of its members.
 
     `left` is what rules leave of it. A request that rules change has other letters each time: they are left out.
@@ -328,7 +328,9 @@ def repeated_pairs(request: Request) -> str:
 def _repeated_pairs(request: Request) -> str:
     parsed = parse(request)
     query = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
-    fields: Sequence[Pair | Part] = parsed.body.value if parsed.body.kind in (FORM, MULTIPART) else ()
+    fields: Sequence[Pair | MultipartField] = (
+        parsed.body.value if parsed.body.kind in (FORM, MULTIPART) else ()
+    )
     names: Counter[str | bytes] = Counter(name for name, _ in query)
     names.update(field.name for field in fields)
     repeated = [pair for pair in query if names[pair[0]] > 1]
@@ -338,7 +340,7 @@ def _repeated_pairs(request: Request) -> str:
     return text
 
 
-def _text_of(field: Pair | Part) -> tuple[str, str]:
-    if isinstance(field, Part):
+def _text_of(field: Pair | MultipartField) -> tuple[str, str]:
+    if isinstance(field, MultipartField):
         return field.name, field.content.decode("latin-1")
     return field.name.decode("latin-1"), field.value.decode("latin-1")

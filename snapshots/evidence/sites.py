@@ -27,20 +27,20 @@ from stillweb.snapshots.evidence.parts import (
     issued_in,
     key_of_order,
     number_of,
+    other_parts,
     rule_parts,
-    said_beside,
     spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
-from stillweb.snapshots.http.static import static
+from stillweb.snapshots.http.static import is_static
 from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
-from stillweb.snapshots.identity.group import drawn_anew
+from stillweb.snapshots.identity.group import has_request_time
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
-from stillweb.snapshots.identity.issued import find_issued, text_of
-from stillweb.snapshots.identity.keys import Parsed, parse, split_url, url_canonical
+from stillweb.snapshots.identity.issued_values import find_issued, text_of
+from stillweb.snapshots.identity.keys import ParsedRequest, parse, split_url, url_canonical
 from stillweb.snapshots.identity.recognising import other_secrets
-from stillweb.snapshots.identity.rules import NOTHING, Issued, path_of, reduced
+from stillweb.snapshots.identity.rules import NOTHING, Issued, path_of, reduce_request
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
@@ -53,7 +53,7 @@ CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
 
 
 @dataclass(slots=True)
-class Asked:
+class ModelRequest:
     """A request as the model sees it. `normal` is its key without what rules leave out."""
 
     event: Event
@@ -61,7 +61,7 @@ class Asked:
     normal: str
 
 
-class Learnt(NamedTuple):
+class SiteModel(NamedTuple):
     """The model of a site, the captures behind its observations, and those that can't be read, by key."""
 
     model: Model
@@ -105,14 +105,14 @@ class SiteEvidence:
             if parts:
                 names[c.place] = normal
                 clock = any(name[6:] in CLOCKS for name in parts)
-                if clock and "?" in c.url and not drawn_anew(c, 3600.0):
+                if clock and "?" in c.url and not has_request_time(c, 3600.0):
                     self.moments.add(normal)
         self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied
         still = {
             c.key
             for c in found
-            if static(c.method, c.mime, c.status)
+            if is_static(c.method, c.mime, c.status)
             and c.place not in names
             and c.key not in varied
             and not c.vary
@@ -135,7 +135,7 @@ class SiteEvidence:
                 self.vary[c.key].update(name for name, _ in c.vary)
             if c.status in PARTIAL and (request := _readable(store, c)) is not None:
                 self.partial.add((c.key, request.conditional()))
-        self._learnt: Learnt | None = None
+        self._learnt: SiteModel | None = None
         self._learning = threading.RLock()
 
     def _recorded(self) -> list[Capture]:
@@ -176,7 +176,7 @@ class SiteEvidence:
         return not all(_modified(store, c) < begun[c.session] for c in found if c.status == 200)
 
     @property
-    def learnt(self) -> Learnt:
+    def learnt(self) -> SiteModel:
         """The model, and the captures that it was learnt from; made when first asked for."""
         if self._learnt is None:
             with self._learning:
@@ -194,12 +194,12 @@ class SiteEvidence:
         """Keys of the events that were under way at once with others, by the keys of those; none before the model is learnt."""
         return self._learnt.model.mates if self._learnt is not None else {}
 
-    def foresee(self, asked: Asked) -> None:
+    def foresee(self, asked: ModelRequest) -> None:
         """Let the model derive what it remembers of the recorded requests that may answer one."""
         for key in self.learnt.beside.get(asked.normal, ()):
             self.learnt.model.predict(key, (History(), 0), None, asked.parts)
 
-    def _learn(self) -> Learnt:
+    def _learn(self) -> SiteModel:
         store, spoken = self._matcher.snapshot, self._matcher.spoken
         said = spoken.on(self._site)
         given: dict[str, Given] = defaultdict(dict)
@@ -218,7 +218,7 @@ class SiteEvidence:
             if request is None:
                 damaged[capture.key].append(capture)
                 continue
-            head, label = told_by(store, capture), self.equality.label(capture)
+            head, label = response_facts(store, capture), self.equality.label(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
             asked = self.asked(
                 request,
@@ -249,15 +249,15 @@ class SiteEvidence:
             for parts, own in several:
                 parts.update((n, v) for n, v in own.items() if v and n in differing[normal])
         shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
-        return Learnt(Model(recorded, self.forgets, shown), captures, damaged, beside, differing)
+        return SiteModel(Model(recorded, self.forgets, shown), captures, damaged, beside, differing)
 
-    def spelling(self, request: Request, asked: Asked) -> dict[str, str]:
+    def spelling(self, request: Request, asked: ModelRequest) -> dict[str, str]:
         """Return the spelling and fields of a live request, as far as recordings of it with several answers differ in them."""
         recorded = self.learnt.spelt.get(asked.normal)
         return as_recorded(self._spelling(request, asked.parts), recorded) if recorded else {}
 
     def _spelling(self, request: Request, parts: Parts, *, stored: bool = False) -> dict[str, str]:
-        left = reduced(request, self._matcher.rules.rules, self._issued(request)[0], stored=stored)
+        left = reduce_request(request, self._matcher.rules.rules, self._issued(request)[0], stored=stored)
         return spelling_parts(request, left) | field_parts(request, parts)
 
     def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
@@ -284,7 +284,7 @@ class SiteEvidence:
     def _find_issued(self, found: list[Capture]) -> dict[str, frozenset[str]]:
         """Return the places of values that the site gave out, by method and path."""
         store = self._matcher.snapshot
-        sessions: dict[tuple[int, str], list[tuple[Capture, Parsed | None]]] = defaultdict(list)
+        sessions: dict[tuple[int, str], list[tuple[Capture, ParsedRequest | None]]] = defaultdict(list)
         told = False
         for c in found:
             parsed = None
@@ -332,7 +332,7 @@ class SiteEvidence:
         served: Sequence[Capture] = (),
         response: Response | None = None,
         said: int = 0,
-    ) -> Asked:
+    ) -> ModelRequest:
         """Return a request as the model sees it."""
         issued, named = self._issued(request)
         later = self._matcher.gave(served, named)
@@ -343,7 +343,7 @@ class SiteEvidence:
             parts = {
                 f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
             }
-        own_parts, fields = said_beside(request, self.vary.get(key, ()), given, normal)
+        own_parts, fields = other_parts(request, self.vary.get(key, ()), given, normal)
         parts |= own_parts
         event = event_of(request, normal, response, said, own=own, redirected=self._redirected)
         event = replace(event, fields=fields)
@@ -352,10 +352,10 @@ class SiteEvidence:
             event = replace(event, parameters=parameters, ids=event.ids.difference(named))
         if event.kind in ("write", "weak write") and request.method not in SAFE_METHODS and signs_in(event):
             event = replace(event, kind="sign-in")
-        return Asked(event, parts, normal)
+        return ModelRequest(event, parts, normal)
 
 
-def told_by(store: Store, capture: Capture) -> Response:
+def response_facts(store: Store, capture: Capture) -> Response:
     """Return the answer of a capture as far as it tells what its request did: the head, and for a write the start of JSON."""
     if capture.method in SAFE_METHODS or "json" not in capture.mime:
         return store.head(capture)
@@ -410,7 +410,7 @@ def _readable(store: Store, capture: Capture) -> Request | None:
     return request
 
 
-def keep_given(given: Given, request: Request, head: Response, asked: Asked) -> None:
+def keep_given(given: Given, request: Request, head: Response, asked: ModelRequest) -> None:
     """Note which request made a site give its client a cookie, and the key with which a client may repeat its request.
 
     One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.

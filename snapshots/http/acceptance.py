@@ -89,10 +89,10 @@ def first_kind(accept: str) -> str:
     if best is None or not best.weight:
         return "*/*"
     kept = sorted(p for p in best.parameters if not p.startswith("charset="))
-    return ";".join((usual(best.name), *kept))
+    return ";".join((registered_type(best.name), *kept))
 
 
-def usual(media: str) -> str:
+def registered_type(media: str) -> str:
     """Return the registered name of a media type that is also sent under others (JSON)."""
     return "application/json" if media in ("text/json", "application/x-json") else media
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 
 import rfc8785
 
-from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode, sent_coding
+from stillweb.snapshots.http.encodings import EncodingProblem, codings, decode, request_coding
 from stillweb.snapshots.yielding import RUN, as_dict, cut_at, in_order, matches, read_json, write_json
 
 EMPTY, JSON, FORM, MULTIPART, BYTES = "empty", "json", "form", "multipart", "bytes"
@@ -47,7 +47,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MultipartField:
     """A part of a multipart body: its header fields (lower-case names, sorted) and its content."""
 
     headers: tuple[tuple[bytes, bytes], ...]
@@ -73,7 +73,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body by kind. `value` is None, a JSON value, a tuple of `Pair`, a tuple of `Part`, or bytes.
+    """A body by kind. `value` is None, a JSON value, a tuple of `Pair`, a tuple of `MultipartField`, or bytes.
 
     `label` is the part of the content type that changes the meaning. For multipart: its subtype. For bytes:
     the media type, the content coding and a charset other than UTF-8. For a form: such a charset. Else "".
@@ -107,7 +107,7 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
     media, _, parameters = (content_type or "").partition(";")
     media = media.strip().lower()
     coding = ", ".join(codings(content_encoding))
-    if (plain := unpacked(body, coding)) is not None:
+    if (plain := unpack_body(body, coding)) is not None:
         body, coding = plain, ""
         if not body:
             return Body(EMPTY)
@@ -128,9 +128,9 @@ def typed_body(body: bytes, content_type: str | None, content_encoding: str | No
     return Body(BYTES, body, f"{label};{coding}" if coding else label)
 
 
-def unpacked(body: bytes, content_encoding: str | None) -> bytes | None:
+def unpack_body(body: bytes, content_encoding: str | None) -> bytes | None:
     """Return a body without its content encodings, or None if it has none or can't be decoded."""
-    coding = sent_coding(body, content_encoding)
+    coding = request_coding(body, content_encoding)
     if not codings(coding):
         return None
     try:
@@ -191,7 +191,7 @@ def _pair_bytes(pair: Pair) -> bytes:
     return netstring(kind + (b"r" if pair.raw else b""), pair.name, pair.value)
 
 
-def _part_bytes(part: Part) -> bytes:
+def _part_bytes(part: MultipartField) -> bytes:
     return netstring(netstring(*(item for header in part.headers for item in header)), part.content)
 
 
@@ -330,5 +330,5 @@ def _multipart(body: bytes, subtype: str, parameters: str, depth: int = 0) -> Bo
             return None
         if depth < MAX_NESTED:
             headers, content = _without_inner_boundary(headers, content, depth + 1)
-        parts.append(Part(tuple(sorted(headers)), content))
+        parts.append(MultipartField(tuple(sorted(headers)), content))
     return Body(MULTIPART, tuple(parts), subtype)

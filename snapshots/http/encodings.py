@@ -23,8 +23,8 @@ from stillweb.snapshots.decompression import (
     Inflate,
     Stream,
     Zstd,
+    bounded_parts,
     too_large,
-    within,
     zstd_library,
 )
 from stillweb.snapshots.request import Headers
@@ -57,7 +57,7 @@ def codings(value: str | None) -> tuple[str, ...]:
     return tuple(name for name in names if name not in PLAIN)
 
 
-def sent_coding(body: bytes, told: str | None) -> str | None:
+def request_coding(body: bytes, told: str | None) -> str | None:
     """Return the encoding of a request's body, or of a file: as it is `told`, or as the first bytes show.
 
     Scripts that pack what they report often tell none, as that would need a preflight (CORS), and some clients of S3
@@ -127,7 +127,7 @@ def decode_pieces(
     if len(names) > MOST_CODINGS:
         raise EncodingProblem(f"{len(names)} codings, of which {MOST_CODINGS} are undone at most")
     for name in reversed(names):
-        stream = within(_unpack(stream, name), bound, lambda: LongBody(too_large("the body", bound)))
+        stream = bounded_parts(_unpack(stream, name), bound, lambda: LongBody(too_large("the body", bound)))
     return stream
 
 

@@ -14,7 +14,7 @@ from stillweb.snapshots.request import Headers
 MOST = 200  # items of a field that are heeded: 100 kB of them took 3 MB, and were remembered
 
 
-class Item(NamedTuple):
+class WeightedValue(NamedTuple):
     """A name with its weight and its other parameters, in lower case and without spaces."""
 
     name: str
@@ -23,14 +23,14 @@ class Item(NamedTuple):
 
 
 @cached
-def items_of(field: str) -> tuple[Item, ...]:
+def items_of(field: str) -> tuple[WeightedValue, ...]:
     """Parse the first `MOST` items of a field, in order."""
     found = []
     for text in field.lower().split(",", MOST)[:MOST]:
         name, *parameters = ("".join(part.split()) for part in text.split(";"))
         weight = next((_quality(p[2:]) for p in parameters if p.startswith("q=")), 1.0)
         if name:
-            found.append(Item(name, tuple(p for p in parameters if not p.startswith("q=")), weight))
+            found.append(WeightedValue(name, tuple(p for p in parameters if not p.startswith("q=")), weight))
     return tuple(found)
 
 
@@ -79,7 +79,7 @@ class Tag(NamedTuple):
 
 
 @cached
-def wanted(field: str) -> tuple[Tag, ...]:
+def sorted_languages(field: str) -> tuple[Tag, ...]:
     """Return the tags of a field, the most wanted first; () for an empty field or `*`."""
     told = [item for item in items_of(field) if item.name != "*" and item.weight > 0]
     return tuple(_tag(item.name) for item in sorted(told, key=lambda item: -item.weight))
@@ -129,7 +129,7 @@ def is_grpc(fields: Iterable[tuple[str, str]]) -> bool:
     return kind.startswith("application/grpc") and not kind.startswith("application/grpc-web")
 
 
-def merged(fields: Headers, trailers: Headers) -> Headers:
+def merge_trailers(fields: Headers, trailers: Headers) -> Headers:
     """Return one head with both; a Trailer field between them names the trailers."""
     kept = tuple((name, value) for name, value in trailers if name.lower() not in _NEVER)
     if not kept:
@@ -137,7 +137,7 @@ def merged(fields: Headers, trailers: Headers) -> Headers:
     return (*fields, ("Trailer", ", ".join(dict.fromkeys(name for name, _ in kept))), *kept)
 
 
-def parted(fields: Headers, size: int | None) -> tuple[Headers, Headers]:
+def split_trailers(fields: Headers, size: int | None) -> tuple[Headers, Headers]:
     """Split a merged head into head and trailers, for a body of `size` bytes (None: unknown).
 
     A head is merged if it ends with a Trailer field and exactly the fields it names, apart from a length. In

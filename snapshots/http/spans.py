@@ -56,7 +56,7 @@ def recorded_span(value: str | None) -> tuple[int, int, int] | None:
     return int(match[1]), int(match[2]) + 1, -1 if match[3] == "*" else int(match[3])
 
 
-def inside(asked: str, told: str | None) -> Span | None:
+def covered_range(asked: str, told: str | None) -> Span | None:
     """Return the only range of the Range field `asked` if the Content-Range `told` covers it, else None."""
     have = recorded_span(told)
     if have is None:
@@ -76,7 +76,7 @@ def is_whole(told: str | None, length: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordedRange:
     """A recorded 206: its Content-Range and the validators of the representation that its bytes are of (RFC 9110, 8.8)."""
 
     content_range: str | None
@@ -100,13 +100,13 @@ class Part:
     def holds(self, asked: str, if_range: str | None) -> bool:
         """Return True if the one range asked for lies in this part, of the representation that If-Range names."""
         named = if_range is None or if_range.strip() in (self.tag, self.modified)
-        return named and inside(asked, self.content_range) is not None
+        return named and covered_range(asked, self.content_range) is not None
 
 
-def part_of(header: Callable[[str], str | None]) -> Part:
+def recorded_range_of(header: Callable[[str], str | None]) -> RecordedRange:
     """Return the part that an answer (206) holds; `header` gives its header fields."""
     told, modified = header("content-range"), header("last-modified")
     if not_after(header("date"), modified):
         modified = None  # it may have changed again in the same second (RFC 9110, 8.8.2.2)
     several = (header("content-type") or "").lower().startswith("multipart/byteranges")
-    return Part(told, header("etag"), modified, is_whole(told, header("content-length")), several)
+    return RecordedRange(told, header("etag"), modified, is_whole(told, header("content-length")), several)

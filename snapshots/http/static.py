@@ -9,7 +9,8 @@ _STATIC_ALL = frozenset(
     {"application/x-javascript", "application/wasm", "application/font-woff", "application/pdf"}
 )
 ASSET = re.compile(r"javascript|css|image/|font|video/|audio/|wasm")  # in the media types of what pages load
-_NAMED = re.compile(  # Python's `mimetypes` reads the tables of the machine, so that answers would differ by machine
+# Python's `mimetypes` reads the tables of the machine, so that answers would differ by machine
+_NAMED = re.compile(
     r"css|m?js|wasm|pdf|woff2?|ttf|otf|eot|svgz?|png|apng|jpe?g|jpe|jfif|gif|webp|avif|hei[cf]|jxl|bmp|ico|tiff?"
     r"|mp[34]|m4[asv]|mpe?g|web[am]|og[gav]|opus|aac|flac|wav|mov|mkv|avi|3gp",
     re.I,
@@ -27,6 +28,6 @@ def static_name(url: str) -> bool:
     return _NAMED.fullmatch(url.partition("?")[0].rpartition(".")[2]) is not None
 
 
-def static(method: str, mime: str, status: int) -> bool:
+def is_static(method: str, mime: str, status: int) -> bool:
     """Return True if an answer is a file that stays the same, provided its request never had another answer."""
     return method in ("GET", "HEAD") and static_mime(mime) and status in FILE_STATUSES

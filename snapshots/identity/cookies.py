@@ -50,7 +50,7 @@ def is_telling(name: str) -> bool:
     return re.search(_TELLING, name) is not None
 
 
-def telling_of(headers: Headers) -> list[tuple[str, str]]:
+def telling_cookies(headers: Headers) -> list[tuple[str, str]]:
     """Return the cookies that by their names tell a server what to show."""
     return [(n, v) for n, v in choices_of(headers).items() if is_telling(n)]
 

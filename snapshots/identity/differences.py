@@ -11,11 +11,16 @@ from typing import Any, AnyStr, NamedTuple
 from urllib.parse import unquote_plus, urlsplit
 
 from stillweb.snapshots.http.bodies import BYTES, EMPTY, JSON, MULTIPART, Body, canonical_body
-from stillweb.snapshots.identity.issued import named_values
-from stillweb.snapshots.identity.keys import Parsed
-from stillweb.snapshots.identity.model_calls import TURNS, converses, with_numbered_calls, without_moments
+from stillweb.snapshots.identity.issued_values import named_values
+from stillweb.snapshots.identity.keys import ParsedRequest
+from stillweb.snapshots.identity.model_calls import (
+    TURNS,
+    is_conversation,
+    with_numbered_calls,
+    without_moments,
+)
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_field
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 SHOWN = 60  # characters of a value
 AROUND = 100  # characters around what differs in two turns, which say whether that is a moment
@@ -24,7 +29,7 @@ OF_TURN = "turn member"  # the place of what differs in the turn that is named
 LEAD = 20  # of which stand before where two long ones part
 
 
-def agreed(asked: Body, stored: Body) -> int:
+def count_equal_leaves(asked: Body, stored: Body) -> int:
     """Return how many leaves of JSON are equal before the first that differs: a conversation with a model grows at its end."""
     if asked.kind != JSON or stored.kind != JSON:
         return 0
@@ -49,13 +54,13 @@ class Values(NamedTuple):
         if len(a) == len(b) == 1:
             return f"{place} {name}{_parted(a[0], b[0])}"
         if a and b:
-            return f"{place} {name}: asked {shown(a)}, recorded {shown(b)}"
+            return f"{place} {name}: asked {show_value(a)}, recorded {show_value(b)}"
         if a:
-            return f"{place} {name}: asked {shown(_told_of(name, a))}, not recorded"
-        return f"{place} {name}: not asked, recorded {shown(_told_of(name, b))}"
+            return f"{place} {name}: asked {show_value(_told_of(name, a))}, not recorded"
+        return f"{place} {name}: not asked, recorded {show_value(_told_of(name, b))}"
 
 
-def differences(asked: Parsed, stored: Parsed) -> Iterator[str | Values]:
+def differences(asked: ParsedRequest, stored: ParsedRequest) -> Iterator[str | Values]:
     """Yield what differs between two requests, part by part, with both values; nothing if their keys are the same."""
     if asked.method != stored.method:
         yield f"method: asked {asked.method}, recorded {stored.method}"
@@ -79,7 +84,7 @@ def differences(asked: Parsed, stored: Parsed) -> Iterator[str | Values]:
     yield from _bodies(asked, stored)
 
 
-def _query(parsed: Parsed) -> list[tuple[str, str]]:
+def _query(parsed: ParsedRequest) -> list[tuple[str, str]]:
     out = []
     for pair in parsed.query or ():
         name, equals, value = pair.partition("=")
@@ -109,7 +114,7 @@ def _told_of(name: str, values: list[str]) -> list[str]:
     return ["(a secret)" if _secret(name, value) else value for value in values]
 
 
-def shown(values: list[str]) -> str:
+def show_value(values: list[str]) -> str:
     text = ", ".join(repr(v if len(v) <= SHOWN else v[:SHOWN] + "…") for v in values[:3])
     return text + (" …" if len(values) > 3 else "")
 
@@ -118,8 +123,8 @@ def _parted(asked: str, stored: str) -> str:
     """Return both values; of long ones, such as prompts of a model, the part where they differ first."""
     begin = same_start(asked, stored) - LEAD
     if begin <= 0 or max(len(asked), len(stored)) <= SHOWN:
-        return f": asked {shown([asked])}, recorded {shown([stored])}"
-    one, other = (shown([text[begin:]]) for text in (asked, stored))
+        return f": asked {show_value([asked])}, recorded {show_value([stored])}"
+    one, other = (show_value([text[begin:]]) for text in (asked, stored))
     return f", from character {begin} on: asked {one}, recorded {other}"
 
 
@@ -132,7 +137,7 @@ def same_start(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
-def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str | Values]:
+def _bodies(asked: ParsedRequest, stored: ParsedRequest) -> Iterator[str | Values]:
     one, other = asked.body, stored.body
     if one.kind != other.kind or one.label != other.label:
         yield f"body: asked {_kind(one.kind, one.label)}, recorded {_kind(other.kind, other.label)}"
@@ -159,12 +164,12 @@ def _bodies(asked: Parsed, stored: Parsed) -> Iterator[str | Values]:
         yield from _pairs("body field", mine, theirs)
 
 
-def _turns(asked: Parsed, stored: Parsed) -> list[str | Values] | None:
+def _turns(asked: ParsedRequest, stored: ParsedRequest) -> list[str | Values] | None:
     """Return what differs between two conversations with a model, up to the first turn that does; None if they are none.
 
     Later turns follow from that one, so they explain nothing.
     """
-    if not (converses(asked) and converses(stored)):
+    if not (is_conversation(asked) and is_conversation(stored)):
         return None
     mine, theirs = (with_numbered_calls(one).body.value for one in (asked, stored))
     name = next((n for n in TURNS if all(isinstance(v.get(n), list) for v in (mine, theirs))), None)
@@ -177,7 +182,9 @@ def _turns(asked: Parsed, stored: Parsed) -> list[str | Values] | None:
     turn = said[at] if at < len(said) else known[at]
     role = turn.get("role") or turn.get("type") if isinstance(turn, dict) else None
     place = f"turn {at + 1}" + (f" ({role})" if role else "")
-    earlier = f"; the {counted(at, 'turn')} before it {'is' if at == 1 else 'are'} as recorded" if at else ""
+    earlier = (
+        f"; the {pluralize(at, 'turn')} before it {'is' if at == 1 else 'are'} as recorded" if at else ""
+    )
     found: list[str | Values]
     if same is None:
         which = "not recorded" if len(said) > at else "not asked"

@@ -15,8 +15,8 @@ from urllib.parse import quote, quote_plus
 
 from stillweb.snapshots.http.bodies import JSON
 from stillweb.snapshots.identity.header_fields import names_request
-from stillweb.snapshots.identity.keys import Parsed, parse
-from stillweb.snapshots.identity.model_calls import handles, renamed
+from stillweb.snapshots.identity.keys import ParsedRequest, parse
+from stillweb.snapshots.identity.model_calls import handles, replace_words
 from stillweb.snapshots.identity.rules import Field, Rule, as_json, content_ids, named_pairs
 from stillweb.snapshots.identity.soap import message_id
 from stillweb.snapshots.identity.spelling import BLANK
@@ -52,7 +52,7 @@ class Unrepeatable(Exception):
     """An answer that should repeat a value, in a form in which values can't be replaced."""
 
 
-def repeated(request: Request, rules: Iterable[Rule]) -> list[tuple[str, Any]]:
+def repeated_values(request: Request, rules: Iterable[Rule]) -> list[tuple[str, Any]]:
     """Return the names and values of a request that its answer repeats, in an order that their spelling can't change."""
     ids = [(f"{FIELD}{n.lower()}", v) for n, v in request.headers if len(v) >= ANYWHERE and names_request(n)]
     return [pair for rule in rules if rule.echoed for pair in _drawn(rule, parse(request))] + sorted(ids)
@@ -64,7 +64,7 @@ def echoes(asked: Iterable[tuple[str, Any]], stored: Iterable[tuple[str, Any]]) 
     return [Echo(name, was, now) for (name, now), (same, was) in pairs if was != now and name == same]
 
 
-def _drawn(rule: Rule, parsed: Parsed) -> Iterator[tuple[str, Any]]:
+def _drawn(rule: Rule, parsed: ParsedRequest) -> Iterator[tuple[str, Any]]:
     if rule.kind == "handles":
         yield from ((HANDLE, one) for one in handles(parsed))
         return
@@ -244,11 +244,11 @@ def _put(value: Any, place: tuple[object, ...], told: Mapping[tuple[object, ...]
 
 
 def _renamed(pieces: list[str], names: Mapping[str, str]) -> list[str]:
-    text, out, at = renamed("".join(pieces), names), [], 0
+    text, out, at = replace_words("".join(pieces), names), [], 0
     for piece in pieces:
         out.append(text[at : at + len(piece)])
         at += len(piece)
-        if out[-1] == piece and renamed(piece, names) != piece:
+        if out[-1] == piece and replace_words(piece, names) != piece:
             raise Unrepeatable(f"it is not clear whether the answer says {', '.join(names)}")
     return out
 

@@ -16,7 +16,7 @@ from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
-from stillweb.snapshots.http.spans import part_of
+from stillweb.snapshots.http.spans import recorded_range_of
 from stillweb.snapshots.http.static import ASSET, static_mime
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import TEXTUAL
@@ -38,7 +38,7 @@ def equal(one: Response, other: Response) -> bool:
 def label_of(response: Response) -> int:
     """Return a number for what an answer says; equal answers have equal numbers."""
     fields = {(n.lower(), _plain(v, ())) for n, v in response.headers if n.lower() not in UNCOUNTED}
-    return mix(said(response), sorted(fields))
+    return mix(answer_digest(response), sorted(fields))
 
 
 def _label(read: Callable[[Capture], Response], capture: Capture) -> int:
@@ -97,7 +97,7 @@ class Equality:
 
     def _representation(self, capture: Capture) -> tuple[str, int] | None:
         try:
-            return part_of(self._head(capture).header).representation
+            return recorded_range_of(self._head(capture).header).representation
         except (DamagedInput, TooLarge):
             return None
 
@@ -152,7 +152,7 @@ def by_head(capture: Capture) -> bool:
     return 300 <= capture.status < 400 or capture.method == "HEAD"
 
 
-def said(response: Response, issued: Iterable[str] = ()) -> str:
+def answer_digest(response: Response, issued: Iterable[str] = ()) -> str:
     """Return a hex digest of what an answer says; values of the session, `issued`, are left out."""
     media = (response.header("content-type") or "").partition(";")[0].strip().lower()
     location = _plain(response.header("location") or "", issued)
@@ -180,7 +180,8 @@ def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> 
 
 
 _MOMENT = re.compile(
-    rb"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6})?(?:\.\d{1,9})?(?![\w.])"  # seconds, milliseconds or microseconds since 1970
+    # seconds, milliseconds or microseconds since 1970
+    rb"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6})?(?:\.\d{1,9})?(?![\w.])"
     rb"|(?<!\d)20\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 )
 NOW = 3.0  # s between an answer's Date and a moment in it that tells when it was made

@@ -18,13 +18,14 @@ from stillweb.snapshots.identity.urlkeys import POSTED, posted_pairs, query_pair
 from stillweb.snapshots.request import Request
 
 T = TypeVar("T")
-LIGHT = 8  # captures, or KB of their requests, from which on to learn them takes longer than others may wait (1 ms each)
+# captures, or KB of their requests, from which on to learn them takes longer than others may wait (1 ms each)
+LIGHT = 8
 TWINS = 200  # captures of a path that are looked through for one that differs in secrets alone
 _MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
 _FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
 
 
-def drawn_anew(capture: Capture, early: float) -> bool:
+def has_request_time(capture: Capture, early: float) -> bool:
     """Return True if a query holds the time of its request in milliseconds, up to `early` seconds before, or a random fraction."""
     if _FRACTION.search(capture.url):
         return True

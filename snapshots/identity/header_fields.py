@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.http.acceptance import first_kind, special
-from stillweb.snapshots.identity.cookies import SIGNED_IN, logins_of, telling_of
+from stillweb.snapshots.identity.cookies import SIGNED_IN, logins_of, telling_cookies
 from stillweb.snapshots.identity.irrelevant import irrelevant_key
 from stillweb.snapshots.request import SAFE_METHODS, Headers
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, has_format, looks_random, secret_header
@@ -152,7 +152,7 @@ def own_of(headers: Headers) -> Mapping[str, str]:
     return found
 
 
-def counting(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]:
+def fields_that_count(own: Mapping[str, str], method: str, url: str) -> Mapping[str, str]:
     """Return the fields of an application that count in a request for a URL.
 
     Tokens count for writes only; keys do not count for services that answer everybody alike.
@@ -215,7 +215,7 @@ def _drawn(name: str, value: str) -> bool:
 
 
 @cached
-def bearing(headers: Headers) -> bool:
+def has_client_fields(headers: Headers) -> bool:
     """Return True if the fields of a request say who its client is, or what it asks for."""
     cookies = False
     for name, value in headers:
@@ -223,4 +223,4 @@ def bearing(headers: Headers) -> bool:
         if value and (low in FRAGMENT or low in (*SIGNED_IN, "origin")):
             return True
         cookies = cookies or low == "cookie"
-    return bool(own_of(headers) or (cookies and (telling_of(headers) or logins_of(headers))))
+    return bool(own_of(headers) or (cookies and (telling_cookies(headers) or logins_of(headers))))

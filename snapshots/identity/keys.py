@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import ada_url
 
-from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body, unpacked
+from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstring, typed_body, unpack_body
 from stillweb.snapshots.identity.urlkeys import IPV4, PORT, path_prefix, request_urlkey, surt
 from stillweb.snapshots.request import Remembering, Request
 
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed(Remembering):
+class ParsedRequest(Remembering):
     """A parsed request. `url` is canonical and lacks the query; `query` holds the query's pairs as written.
 
     `query` is None without a `?`. `operation` holds the header fields that replace the method or open a
@@ -83,26 +83,26 @@ def split_url(url: str) -> tuple[str, tuple[str, ...] | None]:
     return base, tuple(query.split("&")) if mark else None
 
 
-def parse(request: Request) -> Parsed:
+def parse(request: Request) -> ParsedRequest:
     """Parse a request. Never raises."""
     return request.derived("parsed", _parse)
 
 
-def _parse(request: Request) -> Parsed:
+def _parse(request: Request) -> ParsedRequest:
     base, query = split_url(request.url)
     socket = opens_socket(request)
     if not request.body and request.method in ("GET", "HEAD") and not (socket or overridden(request)):
-        return Parsed(request.method, base, query, NO_BODY)
+        return ParsedRequest(request.method, base, query, NO_BODY)
     operation = tuple(sorted((n.lower(), v.strip()) for n, v in request.headers if n.lower() in OVERRIDES))
     if socket:
         operation += (("upgrade", WEBSOCKET),)
     body = typed_body(request.body, request.header("content-type"), request.combined("content-encoding"))
-    return Parsed(request.method, base, query, body, operation)
+    return ParsedRequest(request.method, base, query, body, operation)
 
 
 def unpacked_body(request: Request) -> bytes:
     """Return a request's body without its content encodings, or as it is if it can't be decoded."""
-    body = unpacked(request.body, request.combined("content-encoding")) if request.body else None
+    body = unpack_body(request.body, request.combined("content-encoding")) if request.body else None
     return request.body if body is None else body
 
 
@@ -126,34 +126,34 @@ def is_plain(request: Request) -> bool:
     )
 
 
-def _method(parsed: Parsed) -> bytes:
+def _method(parsed: ParsedRequest) -> bytes:
     return parsed.method.encode("utf-8", "surrogatepass")
 
 
-def _operation(parsed: Parsed) -> bytes:
+def _operation(parsed: ParsedRequest) -> bytes:
     return repr(parsed.operation).encode("utf-8", "surrogatepass") if parsed.operation else b""
 
 
-def _address(parsed: Parsed) -> bytes:
+def _address(parsed: ParsedRequest) -> bytes:
     return parsed.url.encode("utf-8", "surrogatepass")
 
 
-def _query(parsed: Parsed) -> bytes:
+def _query(parsed: ParsedRequest) -> bytes:
     if parsed.query is None:
         return b""
     return ("?" + "&".join(sorted(parsed.query))).encode("utf-8", "surrogatepass")
 
 
-def _body_type(parsed: Parsed) -> bytes:
+def _body_type(parsed: ParsedRequest) -> bytes:
     return f"{parsed.body.kind};{parsed.body.label}".encode("utf-8", "surrogatepass")
 
 
-def _body(parsed: Parsed) -> bytes:
+def _body(parsed: ParsedRequest) -> bytes:
     return canonical_body(parsed.body)
 
 
 # The parts of the key. Each is needed: tests remove each one and see a wrong answer.
-KEY_PARTS: list[Callable[[Parsed], bytes]] = [_method, _operation, _address, _query, _body_type, _body]
+KEY_PARTS: list[Callable[[ParsedRequest], bytes]] = [_method, _operation, _address, _query, _body_type, _body]
 
 
 def mix(*parts: object) -> int:
@@ -163,21 +163,21 @@ def mix(*parts: object) -> int:
     )
 
 
-def digest(parsed: Parsed) -> str:
+def digest(parsed: ParsedRequest) -> str:
     """Return the canonical key of a parsed request."""
     return parsed.derived("digest", _digest)
 
 
-def _digest(parsed: Parsed) -> str:
+def _digest(parsed: ParsedRequest) -> str:
     return hashlib.sha256(canonical_text(parsed)).hexdigest()
 
 
-def canonical_text(parsed: Parsed) -> bytes:
+def canonical_text(parsed: ParsedRequest) -> bytes:
     """Return the bytes of which the canonical key is the digest."""
     return netstring(b"stillweb key 1", *[part(parsed) for part in KEY_PARTS])
 
 
-def exact_digest(request: Request, parsed: Parsed) -> str:
+def exact_digest(request: Request, parsed: ParsedRequest) -> str:
     """Return the key of the literal request: method, URL without fragment, body and the body's type."""
     text = netstring(
         b"stillweb exact 1",

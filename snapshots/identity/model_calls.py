@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.keys import ParsedRequest
 from stillweb.snapshots.identity.spelling import BLANK
 from stillweb.snapshots.words import texts_in
 from stillweb.snapshots.yielding import matches
@@ -29,7 +29,7 @@ TURNS = ("messages", "input", "contents", "prompt")  # members that hold the tur
 _BILLED = re.compile(r"(?<=\Ax-anthropic-billing-header:).+")
 
 
-def asks_a_model(parsed: Parsed) -> bool:
+def asks_a_model(parsed: ParsedRequest) -> bool:
     """Return True if a request has a prompt, and names a model in its body or URL."""
     value = parsed.body.value
     if not isinstance(value, dict) or value.keys().isdisjoint(_PROMPTS):
@@ -37,7 +37,7 @@ def asks_a_model(parsed: Parsed) -> bool:
     return isinstance(value.get("model"), str) or _OPERATION.search(parsed.url) is not None
 
 
-def converses(parsed: Parsed) -> bool:
+def is_conversation(parsed: ParsedRequest) -> bool:
     """Return True if a request asks a model, or holds the turns of a conversation for a server that does."""
     value = parsed.body.value
     held = value.get("input") if isinstance(value, dict) and isinstance(value.get("input"), dict) else value
@@ -48,7 +48,7 @@ def converses(parsed: Parsed) -> bool:
     return roles or asks_a_model(parsed)
 
 
-def without_sender(parsed: Parsed) -> Parsed:
+def without_sender(parsed: ParsedRequest) -> ParsedRequest:
     """Return a model request without Anthropic's `metadata.user_id` and the content of the billing line.
 
     Returns `parsed` itself if there is nothing to remove. The user id is for abuse detection
@@ -84,12 +84,12 @@ _HOLDING_CALLS = (
 )
 
 
-def with_numbered_calls(parsed: Parsed) -> Parsed:
+def with_numbered_calls(parsed: ParsedRequest) -> ParsedRequest:
     """Return a model request with its tool calls' ids numbered in order, or `parsed` itself if it has none.
 
     Some clients draw these ids themselves, others at each run. They only link a result to its call.
     """
-    if not converses(parsed):
+    if not is_conversation(parsed):
         return parsed
     numbers: dict[str, str] = {}
     value = _numbered(parsed.body.value, numbers)
@@ -126,7 +126,7 @@ _INTRODUCED = re.compile(rf"(?<![A-Za-z]){_OPENED}({_HEX})")
 _START = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"
 
 
-def handles(parsed: Parsed) -> list[str]:
+def handles(parsed: ParsedRequest) -> list[str]:
     """Return the handles that a model request introduces, in order: ids of tabs and the like, which its client draws."""
     if not asks_a_model(parsed):
         return []
@@ -134,7 +134,7 @@ def handles(parsed: Parsed) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def with_numbered_handles(parsed: Parsed) -> Parsed:
+def with_numbered_handles(parsed: ParsedRequest) -> ParsedRequest:
     """Return a model request with its handles numbered wherever they stand, or `parsed` itself if it has none.
 
     A mark holds a handle's length, too, so that one can take the place of another in a streamed answer.
@@ -146,7 +146,7 @@ def with_numbered_handles(parsed: Parsed) -> Parsed:
     return replace(parsed, body=body.with_value(_retold(body.value, marks)))
 
 
-def renamed(text: str, names: Mapping[str, str]) -> str:
+def replace_words(text: str, names: Mapping[str, str]) -> str:
     """Return a text with other words in place of those that `names` has, all at once."""
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.sub(rf"{_START}(?:{words})(?![0-9A-Za-z])", lambda match: names[match[0]], text)
@@ -154,7 +154,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 def _retold(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
-        return renamed(value, names)
+        return replace_words(value, names)
     if isinstance(value, list):
         return [_retold(item, names) for item in value]
     if isinstance(value, dict):
@@ -200,7 +200,7 @@ _TELLING = re.compile(_PRESENT)
 _TIME_TOLD = re.compile(_MOMENT)
 
 
-def without_told_moments(parsed: Parsed) -> Parsed:
+def without_told_moments(parsed: ParsedRequest) -> ParsedRequest:
     """Return a model request with a mark for each present moment, or `parsed` itself if there is none."""
     if not asks_a_model(parsed):
         return parsed

@@ -16,7 +16,7 @@ from typing import overload
 from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.yielding import matches
 
-Said = str | bytes
+Payload = str | bytes
 EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
 AROUND = 3600.0  # seconds by which a client's clock may be off
 MOST = 64  # stamps of a message that are looked at
@@ -30,12 +30,12 @@ _STAMP = re.compile(
 
 
 @overload
-def with_moments(stored: Said, said: str, passed: float, now: float) -> str: ...
+def with_moments(stored: Payload, said: str, passed: float, now: float) -> str: ...
 @overload
-def with_moments(stored: Said, said: bytes, passed: float, now: float) -> bytes: ...
+def with_moments(stored: Payload, said: bytes, passed: float, now: float) -> bytes: ...
 @overload
-def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said: ...
-def with_moments(stored: Said, said: Said, passed: float, now: float) -> Said:
+def with_moments(stored: Payload, said: Payload, passed: float, now: float) -> Payload: ...
+def with_moments(stored: Payload, said: Payload, passed: float, now: float) -> Payload:
     """Replace the timestamps in a client's message by those of the recorded one.
 
     `passed` is when the recorded message passed the recorder, `now` the present; both in seconds since 1970.
@@ -83,5 +83,5 @@ def _seconds(stamp: re.Match[str]) -> float | None:
     return seconds_of(re.sub("%3A", ":", stamp[0], flags=re.I).replace("%2B", "+").replace("%2b", "+"))
 
 
-def _text(said: Said) -> str:
+def _text(said: Payload) -> str:
     return said if isinstance(said, str) else said.decode("latin-1")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from stillweb.snapshots.secrets.detect import surely_drawn
 from stillweb.snapshots.yielding import matches
 
-Said = str | bytes
+Payload = str | bytes
 DRAWN = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9a-f]{8}(-?)[0-9a-f]{4}\1[147][0-9a-f]{3}\1[89ab][0-9a-f]{3}\1[0-9a-f]{12}"
     r"|[0-9A-F]{8}(-?)[0-9A-F]{4}\2[147][0-9A-F]{3}\2[89AB][0-9A-F]{3}\2[0-9A-F]{12})(?![0-9A-Za-z])"
@@ -37,7 +37,7 @@ _DIGEST = re.compile(
 )
 
 
-def ids_in(said: Said) -> list[str]:
+def ids_in(said: Payload) -> list[str]:
     """Return the ids in a message, in order."""
     return [match[0] for match in matches(DRAWN, _text(said), REACH)]
 
@@ -47,7 +47,7 @@ def ids_of(address: str) -> list[str]:
     return words_in(urlsplit(address).path)
 
 
-def words_in(said: Said) -> list[str]:
+def words_in(said: Payload) -> list[str]:
     """Return the ids in a text, and its other words of chance, in order."""
     text = _text(said)
     found = {match.start(): match[0] for match in matches(DRAWN, text, REACH)}
@@ -58,17 +58,17 @@ def words_in(said: Said) -> list[str]:
     return [one for _, one in sorted(found.items())]
 
 
-def tokens_in(said: Said) -> list[str]:
+def tokens_in(said: Payload) -> list[str]:
     """Return the different words of a text that may be ids if their client sent them again and again, in order."""
     return list(dict.fromkeys(match[0] for match in matches(TOKEN, _text(said), LONGEST)))
 
 
-def named(text: str) -> set[str]:
-    """Return the ids that a text holds, wherever they stand (`\\u0022` may come before one), as `plain` writes them."""
-    return {plain(match[0]) for match in _ANY.finditer(text)}
+def ids_in_text(text: str) -> set[str]:
+    """Return the ids that a text holds, wherever they stand (`\\u0022` may come before one), as `plain_id` writes them."""
+    return {plain_id(match[0]) for match in _ANY.finditer(text)}
 
 
-def plain(one: str) -> str:
+def plain_id(one: str) -> str:
     """Return an id without its hyphens, in lower case."""
     return one.replace("-", "").lower()
 
@@ -77,7 +77,7 @@ def plain(one: str) -> str:
 def renumbered(said: str, ids: Mapping[str, str]) -> str: ...
 @overload
 def renumbered(said: bytes, ids: Mapping[str, str]) -> bytes: ...
-def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
+def renumbered(said: Payload, ids: Mapping[str, str]) -> Payload:
     """Return a message with some ids replaced by others."""
     text = _text(said)
     if not any(one in text for one in ids):
@@ -88,8 +88,8 @@ def renumbered(said: Said, ids: Mapping[str, str]) -> Said:
     return text if isinstance(said, str) else text.encode("latin-1")
 
 
-def drawn_apart(
-    stored: Said, said: Said, ids_of: Callable[[Said], list[str]] = ids_in
+def match_drawn_ids(
+    stored: Payload, said: Payload, ids_of: Callable[[Payload], list[str]] = ids_in
 ) -> dict[str, str] | None:
     """Return the ids of a recorded message by those of a client's that differ; None if the two differ in more."""
     if isinstance(stored, str) is not isinstance(said, str):
@@ -110,5 +110,5 @@ def ids_apart(theirs: Sequence[str], mine: Sequence[str]) -> dict[str, str] | No
     return {one: other for one, other in ids.items() if one != other}
 
 
-def _text(said: Said) -> str:
+def _text(said: Payload) -> str:
     return said if isinstance(said, str) else said.decode("latin-1")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stillweb.snapshots.http.bodies import FORM, JSON
-from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.keys import ParsedRequest
 from stillweb.snapshots.yielding import in_order
 
 # Members beside `variables` that name an operation: Apollo's and urql's, Relay's, those of the draft for GraphQL over HTTP.
@@ -38,12 +38,12 @@ class Operation:
         return told.pop() if len(told) == 1 else None
 
 
-def operations_of(parsed: Parsed) -> tuple[Operation, ...]:
+def operations_of(parsed: ParsedRequest) -> tuple[Operation, ...]:
     """Return the operations of a body, in order; none if it is not of GraphQL alone."""
     return parsed.derived("operations", _operations_of)
 
 
-def _operations_of(parsed: Parsed) -> tuple[Operation, ...]:
+def _operations_of(parsed: ParsedRequest) -> tuple[Operation, ...]:
     body = parsed.body
     if body.kind == FORM:
         # what is called `query` there may be of any language

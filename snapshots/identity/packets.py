@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stillweb.snapshots.secrets.detect import PSEUDONYM, connecting, varint
+from stillweb.snapshots.secrets.detect import PSEUDONYM, parse_mqtt_connect, varint
 
-Said = str | bytes
+Payload = str | bytes
 _MQTT = ("mqtt", "mqttv3.1")  # subprotocols
 _HUB = re.compile(r'\{[^{}]*"protocol": ?"(json|messagepack)"[^{}]*\}\x1e')  # a client's first message
 _RECORDS, _LINES = re.compile("[^\x1e]*\x1e|[^\x1e]+"), re.compile("[^\n]+")
@@ -35,7 +35,7 @@ class Packets:
         self._parts: re.Pattern[str] | None = None  # of a text
         self._rests = {True: bytearray(), False: bytearray()}
 
-    def cut(self, mine: bool, said: Said) -> list[Said]:
+    def cut(self, mine: bool, said: Payload) -> list[Payload]:
         """Return the packets that end in a message of the client (`mine`) or the server.
 
         Where a pseudonym stands for a secret, the lengths are still those of the secret: a packet ends with its message.
@@ -50,7 +50,7 @@ class Packets:
             return self._parts.findall(said) if self._parts and said else [said]
         if self._types is None:
             return [said]
-        data, found, at = self._rests[mine], list[Said](), 0
+        data, found, at = self._rests[mine], list[Payload](), 0
         data += said
         if PSEUDONYM.search(said):
             found, at = [bytes(data)], len(data)
@@ -75,7 +75,7 @@ class Packets:
         return bytes(self._rests[mine])
 
 
-class Numbered(NamedTuple):
+class NumberedPacket(NamedTuple):
     """A packet with an id. `client`: the id is that of the client, which opens its session."""
 
     start: bytes
@@ -93,7 +93,7 @@ class Numbered(NamedTuple):
         return head + _length(len(body)) + body
 
 
-def numbered(said: bytes, mine: bool) -> Numbered | None:
+def split_numbered(said: bytes, mine: bool) -> NumberedPacket | None:
     """Return a packet with an id that its client drew, parted at that; None for another message. `mine`: the client says it."""
     size, at = varint(said, 1)
     if at > 0 and at + size == len(said) and said[0] != _CONNECT:
@@ -102,13 +102,13 @@ def numbered(said: bytes, mine: bool) -> Numbered | None:
         if mine and kind & 0xF0 == 0x30 and kind & 6 in (2, 4):
             spot = 2 + int.from_bytes(body[:2])
         if 0 <= spot <= len(body) - 2:
-            return Numbered(said[:1] + body[:spot], body[spot : spot + 2], body[spot + 2 :], 1)
-    elif at > 0 and (connect := connecting(said)) and connect.flags & _CLEAN:
+            return NumberedPacket(said[:1] + body[:spot], body[spot : spot + 2], body[spot + 2 :], 1)
+    elif at > 0 and (connect := parse_mqtt_connect(said)) and connect.flags & _CLEAN:
         begin, end = connect.fields[0]
-        return Numbered(said[:1] + said[at : begin - 2], said[begin - 2 : end], said[end:], 1, True)
+        return NumberedPacket(said[:1] + said[at : begin - 2], said[begin - 2 : end], said[end:], 1, True)
     size, at = varint(said, 0)
     call = _CALL.match(said, at) if at > 0 and at + size == len(said) else None
-    return Numbered(said[at : call.start(1)], call[1], said[call.end(1) :], 0) if call else None
+    return NumberedPacket(said[at : call.start(1)], call[1], said[call.end(1) :], 0) if call else None
 
 
 def _length(size: int) -> bytes:

@@ -14,9 +14,9 @@ from typing import Any
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.identity.cookies import CREDENTIALS, cookies_of, is_session, logins_of
-from stillweb.snapshots.identity.header_fields import PRESENT, bearing, is_secret, own_of
+from stillweb.snapshots.identity.header_fields import PRESENT, has_client_fields, is_secret, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_cookie
-from stillweb.snapshots.identity.issued import named_values
+from stillweb.snapshots.identity.issued_values import named_values
 from stillweb.snapshots.identity.keys import parse, unpacked_body
 from stillweb.snapshots.identity.rules import timeless
 from stillweb.snapshots.request import Request
@@ -190,7 +190,7 @@ def _lasting(credentials: str) -> bool:
     return bool(secret) and signer(credentials) is None and PREFIX not in secret
 
 
-def guarded(capture: Capture) -> bool:
+def is_secret_relevant(capture: Capture) -> bool:
     """Return True if a secret in a header field of a capture's request counts."""
     return any(
         n == "*" or (v and (n == CREDENTIALS or v == PRESENT or PSEUDONYM_TEXT.search(v)))
@@ -198,7 +198,7 @@ def guarded(capture: Capture) -> bool:
     )
 
 
-def minds(request: Request, *, given: bool) -> bool:
+def depends_on_secret(request: Request, *, given: bool) -> bool:
     """Return True if a request bears a secret, not yet recognised, by which it matters whose it is.
 
     It is one of Authorization, in a field of its own, in a cookie that its client drew, or in a login's unless the site has `given` it one.
@@ -208,6 +208,8 @@ def minds(request: Request, *, given: bool) -> bool:
         return True
     names = [] if given else logins_of(headers)
     cookies = [(n, v) for n, v in cookies_of(headers) if PREFIX not in v and not irrelevant_cookie(n)]
-    if any(n in names or (is_session(n, v) and keystore.quickly_proved(v)) for n, v in cookies):
+    if any(n in names or (is_session(n, v) and keystore.has_quick_proof(v)) for n, v in cookies):
         return True
-    return bearing(headers) and any(PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items())
+    return has_client_fields(headers) and any(
+        PREFIX not in v and is_secret(n, v) for n, v in own_of(headers).items()
+    )

@@ -26,11 +26,11 @@ from stillweb.snapshots.http.bodies import (
     MAX_VALUES,
     MULTIPART,
     Body,
+    MultipartField,
     Pair,
-    Part,
     typed_body,
 )
-from stillweb.snapshots.identity.keys import Parsed, digest, parse, unpacked_body
+from stillweb.snapshots.identity.keys import ParsedRequest, digest, parse, unpacked_body
 from stillweb.snapshots.identity.model_calls import (
     with_numbered_calls,
     with_numbered_handles,
@@ -42,7 +42,7 @@ from stillweb.snapshots.identity.spelling import BLANK, PLAIN, one_escape, with_
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn, looks_random
 from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 
 PLACES = ("query", "form", "json", "part", "path", "segments")
 
@@ -132,10 +132,10 @@ class Rule:
 
 Issued = frozenset[str]  # "place:name" of values that the site issued
 NOTHING: Issued = frozenset()
-Kind = Callable[[Rule, Parsed, Issued], Parsed]
+Kind = Callable[[Rule, ParsedRequest, Issued], ParsedRequest]
 
 
-def _fields(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+def _fields(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
     """Drop and blank the named values."""
     return _edit(parsed, rule.drop, rule.blank)
 
@@ -147,7 +147,7 @@ _OF_TIME = frozenset(
 )
 
 
-def _signed(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+def _signed(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
     """Drop and blank the named values, and leave of JSON web tokens what they claim."""
     parsed = _edit(parsed, rule.drop, rule.blank)
     query = parsed.query
@@ -184,12 +184,12 @@ def _claimed(token: re.Match[str]) -> str:
     return f"{BLANK}{quote(json.dumps(left, sort_keys=True))}{BLANK}"
 
 
-def _saml(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+def _saml(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
     """Drop and blank the named values, and leave of a SAML request what it says."""
     return without_saml_ids(_edit(parsed, rule.drop, rule.blank))
 
 
-def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
+def _issued(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
     """Blank the values that the site issued, except those that decide the answer."""
     blank = tuple(
         Field(place, _pattern(re.escape(name)))
@@ -199,7 +199,7 @@ def _issued(rule: Rule, parsed: Parsed, issued: Issued) -> Parsed:
     return _edit(parsed, (), blank) if blank else parsed
 
 
-def _channel_alone(parsed: Parsed) -> Parsed:
+def _channel_alone(parsed: ParsedRequest) -> ParsedRequest:
     """Remove Engine.IO's `t`, and rename `sid` so that no rule for visitor ids removes it."""
     query = parsed.query or ()
     if not {"EIO", "transport", "t"} <= {pair.partition("=")[0] for pair in query}:
@@ -208,14 +208,14 @@ def _channel_alone(parsed: Parsed) -> Parsed:
     return replace(parsed, query=tuple(f"EIO-{p}" if p.startswith("sid=") else p for p in left))
 
 
-def _full_query(parsed: Parsed) -> Parsed:
+def _full_query(parsed: ParsedRequest) -> ParsedRequest:
     """Remove empty pairs, and a query that has no other pairs."""
     if parsed.query is None or "" not in parsed.query:
         return parsed
     return replace(parsed, query=tuple(p for p in parsed.query if p) or None)
 
 
-def content_ids(parsed: Parsed) -> list[str]:
+def content_ids(parsed: ParsedRequest) -> list[str]:
     """Return the drawn ids by which the parts of a multipart body name each other (RFC 2392), in order."""
     parts = parsed.body.value if parsed.body.kind == MULTIPART else ()
     found = (value for part in parts for name, value in part.headers if name == b"content-id")
@@ -223,7 +223,7 @@ def content_ids(parsed: Parsed) -> list[str]:
     return [one for one in ids if looks_random(one)]
 
 
-def _with_numbered_parts(parsed: Parsed) -> Parsed:
+def _with_numbered_parts(parsed: ParsedRequest) -> ParsedRequest:
     """Return a multipart request with the drawn ids of its parts numbered wherever they stand, or `parsed` itself if it has none."""
     marks = {one: f"{BLANK}{number}{BLANK}".encode() for number, one in enumerate(content_ids(parsed))}
     if not marks:
@@ -235,7 +235,7 @@ def _with_numbered_parts(parsed: Parsed) -> Parsed:
         return text
 
     parts = (
-        Part(tuple((n, marked(v)) for n, v in part.headers), marked(part.content))
+        MultipartField(tuple((n, marked(v)) for n, v in part.headers), marked(part.content))
         for part in parsed.body.value
     )
     return replace(parsed, body=parsed.body.with_value(tuple(parts)))
@@ -246,7 +246,7 @@ _EVALUATED = re.compile(r"/api/eval/[^/?]+\Z")
 _SUBJECT_IDS = re.compile(r"(?:(?:device|session|anonymous|installation)[-_]?)?id", re.I)
 
 
-def _without_subject(parsed: Parsed) -> Parsed:
+def _without_subject(parsed: ParsedRequest) -> ParsedRequest:
     """Return a feature-flag request without the random ids of its subject, or `parsed` itself."""
     value = parsed.body.value
     if not isinstance(value, dict) or "forcedVariations" not in value or not _EVALUATED.search(parsed.url):
@@ -262,7 +262,7 @@ def _without_subject(parsed: Parsed) -> Parsed:
     return replace(parsed, body=parsed.body.with_value(value | {"attributes": kept}))
 
 
-def _bare(edit: Callable[[Parsed], Parsed]) -> Kind:
+def _bare(edit: Callable[[ParsedRequest], ParsedRequest]) -> Kind:
     """Return a rule kind that depends on the request alone."""
     return lambda rule, parsed, issued: edit(parsed)
 
@@ -299,7 +299,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Parsed:
+def _edit(parsed: ParsedRequest, drop: Iterable[Field], blank: Iterable[Field]) -> ParsedRequest:
     """Return a request without the values of `drop`, with a mark for those of `blank`, or `parsed` itself."""
     by_place: dict[str, tuple[list[Field], list[Field]]] = {}
     for index, fields in enumerate((drop, blank)):
@@ -332,11 +332,11 @@ def _edit(parsed: Parsed, drop: Iterable[Field], blank: Iterable[Field]) -> Pars
     return replace(parsed, **changes) if changes else parsed
 
 
-def _names_in_query(parsed: Parsed) -> Names:
+def _names_in_query(parsed: ParsedRequest) -> Names:
     return Names(_text(pair.partition("=")[0]) for pair in parsed.query or ())
 
 
-def _names_in_body(parsed: Parsed) -> Names:
+def _names_in_body(parsed: ParsedRequest) -> Names:
     """Return the names of fields or parts in their order, or each name in JSON once."""
     body = _as_form(as_json(parsed.body))
     if body.kind == FORM:
@@ -459,7 +459,7 @@ def _edit_pairs(pairs: tuple[str, ...], names: Names, drop: list[Field], blank: 
             yield pair if told is text else f"{name}={told}"
 
 
-def named_pairs(parsed: Parsed, fields: list[Field]) -> list[tuple[str, str]]:
+def named_pairs(parsed: ParsedRequest, fields: list[Field]) -> list[tuple[str, str]]:
     """Return the names and values in a request's query that match one of the fields."""
     pairs = [tuple(map(_text, pair.partition("=")[::2])) for pair in parsed.query or ()]
     on = _found(fields, [name for name, _ in pairs])
@@ -505,15 +505,15 @@ def _edit_form(
 
 
 def _edit_parts(
-    parts: tuple[Part, ...], names: Names, drop: list[Field], blank: list[Field]
-) -> tuple[Part, ...]:
+    parts: tuple[MultipartField, ...], names: Names, drop: list[Field], blank: list[Field]
+) -> tuple[MultipartField, ...]:
     out = []
     drop, blank = _found(drop, names), _found(blank, names)
     for part in parts:
         value = _text(part.content)
         told = _judge(part.name, value, drop, blank)
         if told is not None:
-            out.append(part if told is value else Part(part.headers, told.encode()))
+            out.append(part if told is value else MultipartField(part.headers, told.encode()))
     return tuple(out)
 
 
@@ -574,7 +574,7 @@ _EDITORS: dict[str, Callable[[Any, Names, list[Field], list[Field]], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRule:
     """A rule that is off for a path, because it would join two captures with different answers."""
 
     rule: str
@@ -596,7 +596,7 @@ class RuleSet:
     """The rules in force, and the paths where a rule is off. Rules apply in the order of the file."""
 
     rules: tuple[Rule, ...]
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedRule, ...] = ()
     own: tuple[str, ...] = ()  # the texts of users' files of rules
 
     def without(self, *ids: str) -> RuleSet:
@@ -614,7 +614,7 @@ class RuleSet:
                 )
             for pairs, joins in ((rule.join, True), (rule.apart, False)):
                 for a, b in pairs:
-                    if (joining(example(a), example(b), (rule,)) is not None) is not joins:
+                    if (rules_that_join(example(a), example(b), (rule,)) is not None) is not joins:
                         does = "keeps apart" if joins else "joins"
                         raise UsageError(
                             f"{name}: rule {rule.id}: it {does} {a!r} and {b!r}; mend rule or example"
@@ -672,7 +672,7 @@ class RuleSet:
         names = set(value.get("rules", ()))
         rules = tuple(r for r in builtin().rules if not names or r.id in names)
         refused = tuple(
-            Refused(str(r["rule"]), str(r["path"]), (str(r["examples"][0]), str(r["examples"][1])))
+            RefusedRule(str(r["rule"]), str(r["path"]), (str(r["examples"][0]), str(r["examples"][1])))
             for r in value.get("refused", ())
         )
         made = cls(rules, refused)
@@ -681,21 +681,21 @@ class RuleSet:
         return made
 
 
-def reduced(
+def reduce_request(
     request: Request, rules: Iterable[Rule], issued: Issued = NOTHING, *, stored: bool = False
-) -> Parsed:
+) -> ParsedRequest:
     """Apply rules to a request. In a `stored` request, only pseudonyms count as secrets."""
     rules = tuple(rules)
 
-    def reduce(request: Request) -> Parsed:
+    def reduce(request: Request) -> ParsedRequest:
         if any(rule.kind == "redacted" for rule in rules):
             request = _pseudonyms_masked(request) if stored else mask(request)
-        return applied(rules, parse(request), issued)
+        return apply_rules(rules, parse(request), issued)
 
     return request.derived(("reduced", tuple(rule.id for rule in rules), issued, stored), reduce)
 
 
-def applied(rules: Iterable[Rule], parsed: Parsed, issued: Issued = NOTHING) -> Parsed:
+def apply_rules(rules: Iterable[Rule], parsed: ParsedRequest, issued: Issued = NOTHING) -> ParsedRequest:
     """Apply rules to a parsed request, except those of kind `redacted`, which need the unparsed one."""
     for rule in rules:
         parsed = KINDS[rule.kind](rule, parsed.remembering(), issued)
@@ -712,7 +712,7 @@ def _pseudonyms_masked(request: Request) -> Request:
     return replace(request, url=url, headers=headers, body=body)
 
 
-def joining(
+def rules_that_join(
     asked: Request,
     stored: Request,
     rules: Iterable[Rule],
@@ -754,7 +754,7 @@ class _Sides:
     def joined_by(self, rules: Sequence[Rule]) -> bool:
         """Return True if `rules` make the two requests the same."""
         both = self._masked if any(rule.kind == "redacted" for rule in rules) else self._plain
-        one, other = (digest(applied(rules, parsed, self._issued)) for parsed in both)
+        one, other = (digest(apply_rules(rules, parsed, self._issued)) for parsed in both)
         return one == other
 
 
@@ -835,8 +835,8 @@ def _rule(item: Any, name: str) -> Rule:
     if not item.get("join") or not item.get("apart"):
         raise UsageError(f"{name}: rule {label}: needs examples, both join and apart")
     try:
-        shaped({key: item[key] for key in ("join", "apart")}, dict[str, list[tuple[str, str]]])
-        shaped({key: item.get(key, []) for key in ("drop", "blank")}, dict[str, list[dict[str, Any]]])
+        convert({key: item[key] for key in ("join", "apart")}, dict[str, list[tuple[str, str]]])
+        convert({key: item.get(key, []) for key in ("drop", "blank")}, dict[str, list[dict[str, Any]]])
     except ValueError as error:
         raise UsageError(f"{name}: rule {label}: {error}") from error
     fields: dict[str, tuple[Field, ...]] = {}

@@ -12,8 +12,8 @@ import zlib
 from dataclasses import replace
 from urllib.parse import unquote_to_bytes
 
-from stillweb.snapshots.http.bodies import BYTES, FORM, MULTIPART, Body, Part
-from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.http.bodies import BYTES, FORM, MULTIPART, Body, MultipartField
+from stillweb.snapshots.identity.keys import ParsedRequest
 from stillweb.snapshots.identity.spelling import BLANK
 
 _ENVELOPE = re.compile(rb"<(?:[\w.-]+:)?Envelope\b")
@@ -34,11 +34,11 @@ _ID = re.compile(rb"(?<=\s)((?:[\w.-]+:)?Id|URI)=([\"'])(?:#|(?=[A-Z]|_|uuid-))[
 _MARK = BLANK.encode()
 
 
-def without_message_ids(parsed: Parsed) -> Parsed:
+def without_message_ids(parsed: ParsedRequest) -> ParsedRequest:
     """Return a SOAP request with marks for its drawn values, or `parsed` itself for another request."""
     body = parsed.body
     if body.kind == MULTIPART:  # the envelope and its attachments (MTOM)
-        parts = tuple(Part(part.headers, _without_ids(part.content)) for part in body.value)
+        parts = tuple(MultipartField(part.headers, _without_ids(part.content)) for part in body.value)
         return parsed if parts == body.value else replace(parsed, body=Body(MULTIPART, parts, body.label))
     if body.kind != BYTES:
         return parsed
@@ -58,7 +58,7 @@ def _without_drawn(header: re.Match[bytes]) -> bytes:
     return _ATTRIBUTE.sub(rb"\1" + _MARK, _DIGEST.sub(rb"\1" + _MARK, text))
 
 
-def message_id(parsed: Parsed) -> str | None:
+def message_id(parsed: ParsedRequest) -> str | None:
     body = parsed.body
     parts = [part.content for part in body.value] if body.kind == MULTIPART else [body.value]
     for text in parts if body.kind in (BYTES, MULTIPART) else ():
@@ -74,7 +74,7 @@ _SIGNED = re.compile(rb"<((?:[\w.-]+:)?Signature)\b.*?</\1\s*>", re.S)
 _MOST = 1 << 16  # bytes of a SAML request
 
 
-def without_saml_ids(parsed: Parsed) -> Parsed:
+def without_saml_ids(parsed: ParsedRequest) -> ParsedRequest:
     """Return a sign-in by SAML with what its request says but for its id, moments and signature, or `parsed` itself for another request.
 
     The request stands packed in an address or plain in a form (SAML 2.0 Bindings, 3.4.4 and 3.5.4).

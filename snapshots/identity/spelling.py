@@ -7,7 +7,7 @@ from dataclasses import replace
 from urllib.parse import quote_from_bytes
 
 from stillweb.snapshots.http.bodies import JSON, canonical_body, form_pairs, typed_body
-from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.keys import ParsedRequest
 
 BLANK = "\x00"  # the mark for a blanked value; no URL or form has an unescaped NUL
 
@@ -25,7 +25,7 @@ def one_escape(text: str) -> str:
     return _ESCAPE.sub(_unreserved, text)
 
 
-def with_one_escape(parsed: Parsed) -> Parsed:
+def with_one_escape(parsed: ParsedRequest) -> ParsedRequest:
     """Return a request with normalized escapes in its URL, or `parsed` itself if nothing changes."""
     url = one_escape(parsed.url)
     query = parsed.query
@@ -34,7 +34,7 @@ def with_one_escape(parsed: Parsed) -> Parsed:
     return parsed if url == parsed.url and query == parsed.query else replace(parsed, url=url, query=query)
 
 
-def with_one_json(parsed: Parsed) -> Parsed:
+def with_one_json(parsed: ParsedRequest) -> ParsedRequest:
     """Return a request with the JSON objects and arrays of its query as RFC 8785, or `parsed` itself."""
     if parsed.query is None:
         return parsed

@@ -18,12 +18,12 @@ from datetime import UTC
 from pathlib import Path
 
 from stillweb.snapshots._os.cache import cache_dir
-from stillweb.snapshots._os.random_access import Place
+from stillweb.snapshots._os.random_access import ByteSource
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.shapes import must_be_well_formed
 from stillweb.snapshots.warc.messages import request_block, response_head
 from stillweb.snapshots.warc.warc import MAX_HEAD
@@ -47,11 +47,11 @@ class ImportReport:
     damaged: list[str] = field(default_factory=list)
 
 
-Beside = Mapping[str, Place]  # the other files of the zip that holds a file, by name
+Beside = Mapping[str, ByteSource]  # the other files of the zip that holds a file, by name
 
 
 def exchanges_in(
-    place: Place, name: str, lead: bytes, beside: Beside | None = None
+    place: ByteSource, name: str, lead: bytes, beside: Beside | None = None
 ) -> Iterable[Exchange | Conversation | Failure | str] | None:
     """Return the exchanges, failed requests and notes in a file, or None if its format is unknown."""
     text = lead.decode(json.detect_encoding(lead), "replace").lstrip()
@@ -112,7 +112,7 @@ def _check_size(head: bytes) -> None:
         raise ValueError(f"its URL and header fields are more than {MAX_HEAD - _FIELDS:,} bytes")
 
 
-def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None = None) -> Path | None:
+def convert_to_cache(place: ByteSource, name: str, stamp: str, beside: Beside | None = None) -> Path | None:
     """Convert a file into a snapshot directory in the cache. Returns None if its format is unknown."""
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
@@ -134,7 +134,9 @@ def convert_to_cache(place: Place, name: str, stamp: str, beside: Beside | None 
     return folder
 
 
-def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | None = None) -> ImportReport:
+def convert(
+    place: ByteSource, name: str, lead: bytes, out: Path, beside: Beside | None = None
+) -> ImportReport:
     """Write the exchanges of a file into a new snapshot directory."""
     from stillweb.snapshots.writer import Writer
 
@@ -146,7 +148,7 @@ def convert(place: Place, name: str, lead: bytes, out: Path, beside: Beside | No
         for one in found:
             if isinstance(one, str):
                 report.notes.append(one)
-                if isinstance(one, Damaged):
+                if isinstance(one, DamageNote):
                     report.damaged.append(one)
             elif isinstance(one, Failure):
                 one.write(writer)

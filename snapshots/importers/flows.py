@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from stillweb.snapshots._os.random_access import Place
+from stillweb.snapshots._os.random_access import ByteSource
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.http.header_values import merged
-from stillweb.snapshots.importers.har import TUNNEL, numbered
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.http.header_values import merge_trailers
+from stillweb.snapshots.importers.har import TUNNEL, number_events
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.messages import incomplete
 
@@ -24,7 +24,7 @@ MAX_DIGITS = 12
 _OLD_NAMES = {"code": "status_code", "msg": "reason", "body": "content"}  # mitmproxy before 0.16
 
 
-def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Failure | str]:
+def exchanges(place: ByteSource, name: str) -> Iterator[Exchange | Conversation | Failure | str]:
     """Yield the exchanges and web sockets of a flow file by start time, failed requests, and notes.
 
     Raises DamagedInput.
@@ -53,10 +53,10 @@ def exchanges(place: Place, name: str) -> Iterator[Exchange | Conversation | Fai
     for shake in handshakes.values():
         yield f"{name}: is a web socket, of which the file holds no message: {shake['url']}"
     for session in sorted(found):
-        yield from numbered(found[session])
+        yield from number_events(found[session])
 
 
-def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
+def flows(place: ByteSource, name: str) -> Iterator[dict[str, Any] | str]:
     """Yield the dictionaries of a flow file, and a note for each damaged flow.
 
     Raises DamagedInput if the file does not begin with a flow.
@@ -69,7 +69,7 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
         size = int(digits) if colon and digits.isdigit() else -1
         data = place.read(start, size + 1)
         if size >= 0 and len(data) <= size:
-            yield Damaged(f"{name}: offset {at}: a damaged flow: it is cut short")
+            yield DamageNote(f"{name}: offset {at}: a damaged flow: it is cut short")
             return
         try:
             if size < 0:
@@ -82,9 +82,9 @@ def flows(place: Place, name: str) -> Iterator[dict[str, Any] | str]:
             if at == 0:
                 raise DamagedInput(f"{text}; is it a mitmproxy flow file?") from error
             if data[-1:] != b"}":  # then the start of the next flow is unknown, too
-                yield Damaged(f"{text}; what follows it is left out")
+                yield DamageNote(f"{text}; what follows it is left out")
                 return
-            yield Damaged(text)
+            yield DamageNote(text)
         else:
             yield value
         at = start + size + 1
@@ -183,7 +183,7 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
         Request(method, url, _headers(asked), bytes(asked["content"])),
         status,
         _text(answer.get("reason") or ""),
-        merged(headers, _fields(answer.get("trailers") or ())),
+        merge_trailers(headers, _fields(answer.get("trailers") or ())),
         body,
         begun,
         session=_session(flow),

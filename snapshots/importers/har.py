@@ -24,18 +24,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from stillweb.snapshots._os.random_access import Place
+from stillweb.snapshots._os.random_access import ByteSource
 from stillweb.snapshots.capture import Conversation, Exchange
 from stillweb.snapshots.contents.failures import OTHER, Failure, reason_of
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
 from stillweb.snapshots.http.encodings import EncodingProblem, LongBody, codings, decode_pieces
-from stillweb.snapshots.http.header_values import merged
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.http.header_values import merge_trailers
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.messages import begins_packed
-from stillweb.snapshots.words import counted, whole_number
+from stillweb.snapshots.words import pluralize, whole_number
 
 _BODILESS = frozenset({101, 204, 205, 304})
 _ENTRIES = re.compile(r'"entries"\s*:\s*\[')
@@ -69,7 +69,7 @@ Read = Callable[[str], bytes | str]
 
 
 def exchanges(
-    place: Place, name: str, beside: Mapping[str, Place] | None = None
+    place: ByteSource, name: str, beside: Mapping[str, ByteSource] | None = None
 ) -> Iterator[Exchange | Conversation | Failure | str]:
     """Yield the exchanges and web sockets of a HAR by start time, failed requests, and notes on omissions.
 
@@ -83,27 +83,27 @@ def exchanges(
             raise TypeError("entries is no list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         entries, reached = _traced(data) or _one_by_one(data)
-        whole = sum(not isinstance(entry, Damaged) for entry in entries)
+        whole = sum(not isinstance(entry, DamageNote) for entry in entries)
         if not whole:
             why = f"it has no member {error}" if isinstance(error, KeyError) else error
             raise DamagedInput(f"{name}: is no HAR, the only JSON that is a snapshot: {why}") from error
         if reached < len(data):
-            yield Damaged(
+            yield DamageNote(
                 f"{name}: offset {reached}: a damaged HAR ({error}); what follows "
-                f"{counted(whole, 'whole entry')} is left out"
+                f"{pluralize(whole, 'whole entry')} is left out"
             )
     read = _in_folder(Path(name).parent) if beside is None else _in_zip(beside)
     found: list[tuple[datetime, datetime, Exchange | Conversation]] = []
     moments = [_time(entry.get("startedDateTime")) if isinstance(entry, dict) else None for entry in entries]
     if undated := sum(
-        moment is None and not isinstance(entry, Damaged)
+        moment is None and not isinstance(entry, DamageNote)
         for entry, moment in zip(entries, moments, strict=True)
     ):
-        yield f"{name}: {counted(undated, 'entry')} without a date that can be read: each counts as asked after the entry before it"
+        yield f"{name}: {pluralize(undated, 'entry')} without a date that can be read: each counts as asked after the entry before it"
     last = next(filter(None, moments), EPOCH)
     for number, (entry, moment) in enumerate(zip(entries, moments, strict=True)):
-        if isinstance(entry, Damaged):
-            yield Damaged(f"{name}: {entry}")
+        if isinstance(entry, DamageNote):
+            yield DamageNote(f"{name}: {entry}")
             continue
         started = moment or last
         try:
@@ -114,10 +114,10 @@ def exchanges(
             )
             ended = None if isinstance(one, (str, Failure)) else _ended(one.started, entry.get("time"))
         except KeyError as error:
-            yield Damaged(f"{name}: entry {number}: can't be read: it has no member {error}")
+            yield DamageNote(f"{name}: entry {number}: can't be read: it has no member {error}")
             continue
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            yield Damaged(f"{name}: entry {number}: can't be read: {error}")
+            yield DamageNote(f"{name}: entry {number}: can't be read: {error}")
             continue
         if isinstance(one, Failure):
             yield one
@@ -126,17 +126,17 @@ def exchanges(
             yield f"{name}: entry {number}: {one}"
             continue
         if isinstance(one, Conversation) and one.left_out:
-            lost = counted(one.left_out, "message")
+            lost = pluralize(one.left_out, "message")
             yield f"{name}: entry {number}: is a web socket that is not replayed: {lost} left out, of unknown type or opcode: {one.url}"
         found.append((one.started, ended, one))
         last = ended
-    yield from numbered(found)
+    yield from number_events(found)
 
 
 def _one_by_one(data: bytes) -> tuple[list[Any], int]:
     """Return the entries of a damaged HAR, and the offset from which on it can't be read.
 
-    An entry that can't be read, but whose end is found, is a `Damaged` note in its place.
+    An entry that can't be read, but whose end is found, is a `DamageNote` note in its place.
     """
     text = data.decode(errors="surrogateescape")
     begin = _ENTRIES.search(text)
@@ -151,8 +151,8 @@ def _one_by_one(data: bytes) -> tuple[list[Any], int]:
             try:
                 found.append(json.loads(text[at:end]))
             except (ValueError, RecursionError) as error:
-                found.append(Damaged(f"offset {offset}: entry {len(found)}: can't be read: {error}"))
-    if begin and any(isinstance(entry, Damaged) for entry in found):
+                found.append(DamageNote(f"offset {offset}: entry {len(found)}: can't be read: {error}"))
+    if begin and any(isinstance(entry, DamageNote) for entry in found):
         try:
             json.loads((text[: begin.end()] + text[at:]).encode(errors="surrogateescape"))
             offset = len(data)  # but for the entries that are named, nothing is damaged
@@ -187,7 +187,7 @@ def _traced(data: bytes) -> tuple[list[Any], int] | None:
     """Return the entries of a Playwright trace's network file and the offset of its end; None for other files.
 
     Playwright writes each exchange as a line (`resource-snapshot`) when it is complete, and again if it changes.
-    A line that can't be read, but is followed by others, is a `Damaged` note in its place.
+    A line that can't be read, but is followed by others, is a `DamageNote` note in its place.
     """
     found: dict[str, Any] = {}
     at = 0
@@ -197,7 +197,7 @@ def _traced(data: bytes) -> tuple[list[Any], int] | None:
         except (ValueError, RecursionError) as error:
             if not found or at + len(line) == len(data):
                 break
-            found[f"line {number}"] = Damaged(f"offset {at}: line {number + 1}: can't be read: {error}")
+            found[f"line {number}"] = DamageNote(f"offset {at}: line {number + 1}: can't be read: {error}")
             value = {}
         if not isinstance(value, dict):
             break
@@ -216,7 +216,7 @@ def _ended(started: datetime, lasted: Any) -> datetime:
     return max(started + timedelta(milliseconds=max(0.0, float(lasted or 0))), started + _MOMENT)
 
 
-def numbered(
+def number_events(
     found: Sequence[tuple[datetime, datetime, Exchange | Conversation]],
 ) -> list[Exchange | Conversation]:
     """Assign event numbers to the starts and ends of exchanges, and return the exchanges by start.
@@ -344,7 +344,7 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
         extra = {"WARC-Truncated": "disconnect"}
     dropped = {"transfer-encoding", "content-encoding"} if body and not packed else {"transfer-encoding"}
     headers = tuple((n, v) for n, v in _headers(answer) if n.lower() not in dropped)
-    headers = merged(headers, _headers({"headers": answer.get("_trailers")}))
+    headers = merge_trailers(headers, _headers({"headers": answer.get("_trailers")}))
     if body and not packed and _is_text(answer, body):
         headers = _read_as_utf8(headers, body)
     version = str(answer.get("httpVersion") or asked.get("httpVersion") or "").lower()
@@ -411,7 +411,7 @@ def _in_folder(folder: Path) -> Read:
     return read
 
 
-def _in_zip(beside: Mapping[str, Place]) -> Read:
+def _in_zip(beside: Mapping[str, ByteSource]) -> Read:
     def read(name: str) -> bytes | str:
         place = beside.get(name)
         return f"its body file {name} is missing" if place is None else place.read(0, place.size)

@@ -16,7 +16,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.random_access import FilePlace, Place, chunks
+from stillweb.snapshots._os.random_access import ByteSource, FileSource, chunks
 from stillweb.snapshots.errors import DamagedInput
 
 MOST = 1 << 19  # blocks in a table, some 50 MB: a larger index has larger blocks
@@ -39,7 +39,7 @@ def step_for(size: int) -> int:
     return step
 
 
-def steps_of(place: Place) -> bytes:
+def steps_of(place: ByteSource) -> bytes:
     """Return the content of `steps.txt` for the index in `place`; b"" if it needs none."""
     step = step_for(place.size)
     if not step:
@@ -83,10 +83,10 @@ def stamp_of(steps: bytes) -> dict[str, int]:
 class Blocks:
     """Reader of an index by its block table; `lines` are those of `steps.txt` without the first."""
 
-    def __init__(self, place: Place, lines: list[bytes]) -> None:
+    def __init__(self, place: ByteSource, lines: list[bytes]) -> None:
         self._place = place
         self._lines = lines
-        self._together = TOGETHER if isinstance(place, FilePlace) else FAR
+        self._together = TOGETHER if isinstance(place, FileSource) else FAR
 
     def _start(self, number: int) -> int:
         return int(self._lines[number][_OFFSET]) if number < len(self._lines) else self._place.size
@@ -146,7 +146,7 @@ class Blocks:
         return True
 
 
-def open_blocks(steps: Place | None, stamp: Any, place: Place) -> Blocks | None:
+def open_blocks(steps: ByteSource | None, stamp: Any, place: ByteSource) -> Blocks | None:
     """Return the blocks of the index in `place`, or None if `steps` is missing, damaged or for another index.
 
     `stamp` is the entry of datapackage.json for the file (`stamp_of`), None if it has no entry.

@@ -7,16 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots._os.gc_tuning import seldom_collected
-from stillweb.snapshots._os.random_access import BytesPlace, Place
+from stillweb.snapshots._os.gc_tuning import rare_collection
+from stillweb.snapshots._os.random_access import ByteSource, MemorySource
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import Index, capture_line, sorted_lines
-from stillweb.snapshots.index.gathering import Part
-from stillweb.snapshots.index.index_cache import INDEX_VERSION, Built, as_written, cached_index, kept_notes
+from stillweb.snapshots.index.gathering import ScanResult
+from stillweb.snapshots.index.index_cache import (
+    INDEX_VERSION,
+    IndexBuild,
+    as_written,
+    cached_index,
+    kept_notes,
+)
 from stillweb.snapshots.index.indexing import Progress
 from stillweb.snapshots.index.parallel import scan_file, scan_files
 from stillweb.snapshots.index.resolving import resolve
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc.appending import repair
 from stillweb.snapshots.warc.container import ARCHIVE, INDEX, PACKAGE, SMALL, STEPS, Container, open_directory
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def stamp_for(
-    files: Mapping[str, Place], index_size: int, index_crc: int, steps: Mapping[str, int] | None
+    files: Mapping[str, ByteSource], index_size: int, index_crc: int, steps: Mapping[str, int] | None
 ) -> dict[str, Any]:
     """Return the entry of datapackage.json that describes an index of ours."""
     return {
@@ -38,7 +44,7 @@ def stamp_for(
     }
 
 
-def fits(container: Container) -> bool:
+def is_index_current(container: Container) -> bool:
     """Return True if the index on disk is ours, of this version, and for exactly these archives.
 
     Only versions and sizes are compared; `verify` reads the lines.
@@ -54,7 +60,7 @@ def fits(container: Container) -> bool:
     )
 
 
-def by_another_version(container: Container) -> bool:
+def is_of_another_version(container: Container) -> bool:
     """Return True if the index on disk is ours but of another version; such an index is never read."""
     stamp = container.own.get("index")
     return isinstance(stamp, dict) and stamp.get("version") not in (None, INDEX_VERSION)
@@ -66,7 +72,7 @@ def open_index(
     *,
     checked: bool = False,
     aside: OnDisk | None = None,
-) -> tuple[Index, Built]:
+) -> tuple[Index, IndexBuild]:
     """Return the index and what else the records say; the latter has notes only where the index had to be built.
 
     Where a large index would have to be built and `aside` is given, the captures go to `aside`, and the index has only
@@ -75,7 +81,7 @@ def open_index(
     A large index is read in blocks, each checked against its CRC-32. With `checked=True` it is checked as a whole, and
     built again if it is damaged.
     """
-    ours = fits(container)
+    ours = is_index_current(container)
     if ours:
         stamp, steps = container.own["index"], container.members.get(STEPS)
         index = as_written(
@@ -87,7 +93,7 @@ def open_index(
         )
         if index is not None:
             profile = container.own.get("profile")
-            known = Built(
+            known = IndexBuild(
                 profile=Profile.from_json(profile) if isinstance(profile, dict) else None,
                 settings=container.own.get("settings") or {},
             )
@@ -95,18 +101,18 @@ def open_index(
     damaged: list[str] = []
     if container.doubted:
         what = f"{PACKAGE}: {container.doubted}: no rule is in force, and the index is made anew"
-        damaged = [Damaged(what)]
+        damaged = [DamageNote(what)]
     elif ours:
-        damaged = [Damaged(f"{INDEX}: is damaged; made anew from the records")]
+        damaged = [DamageNote(f"{INDEX}: is damaged; made anew from the records")]
     if container.size < SMALL:
         built = build(container, progress)
         built.notes = damaged + built.notes
         data, built.lines = join_lines(built.lines), []
-        return Index(BytesPlace(data)), built
+        return Index(MemorySource(data)), built
     if aside is not None:
         built = build(container, progress, aside)
         built.notes = damaged + kept_notes(built.notes)
-        return Index(BytesPlace(join_lines(built.lines))), built
+        return Index(MemorySource(join_lines(built.lines))), built
     index, known = cached_index(container, partial(build, container, progress), checked)
     known.notes = damaged + known.notes
     return index, known
@@ -117,15 +123,15 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
     return b"\n".join([*lines, b""])
 
 
-def build(container: Container, progress: Progress | None = None, aside: OnDisk | None = None) -> Built:
+def build(container: Container, progress: Progress | None = None, aside: OnDisk | None = None) -> IndexBuild:
     """Scan all archives; return their sorted lines and what else their records say. See `assemble` for `aside`."""
-    with seldom_collected():
+    with rare_collection():
         return assemble(scans(container, progress, aside=aside).values(), aside)
 
 
 def mend(
     container: Container, progress: Progress | None = None, aside: OnDisk | None = None
-) -> tuple[Container, Built, list[str]]:
+) -> tuple[Container, IndexBuild, list[str]]:
     """Cut off records that a killed process left unfinished in a writable directory, then build its index.
 
     Return the container (opened again if something was cut off), the built index and a note for each repair. With
@@ -160,7 +166,7 @@ def scans(
     names: Collection[str] | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
     aside: OnDisk | None = None,
-) -> dict[str, list[Part]]:
+) -> dict[str, list[ScanResult]]:
     """Scan the archives (or those in `names`); return their parts by name, in name order.
 
     Large archives are scanned by several processes, which also fill `hashes` with the size and digest of each file.
@@ -184,12 +190,12 @@ def scans(
     return parts
 
 
-def assemble(files: Iterable[list[Part]], aside: OnDisk | None = None) -> Built:
+def assemble(files: Iterable[list[ScanResult]], aside: OnDisk | None = None) -> IndexBuild:
     """Resolve revisits and return the sorted lines; `files` are in name order.
 
     With `aside`, which took the captures, these are the lines of other records.
     """
-    built = Built()
+    built = IndexBuild()
     found = list(files)
     for part in (part for parts in found for part in parts):
         built.lines += part.others

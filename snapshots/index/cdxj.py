@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stillweb.snapshots._os.random_access import Place
+from stillweb.snapshots._os.random_access import ByteSource
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.index.blocks import Blocks
@@ -270,7 +270,7 @@ class Index:
     the process.
     """
 
-    def __init__(self, place: Place, blocks: Blocks | None = None) -> None:
+    def __init__(self, place: ByteSource, blocks: Blocks | None = None) -> None:
         self._place = place
         self._size = place.size
         self._parts = (self._size + BLOCK - 1) // BLOCK

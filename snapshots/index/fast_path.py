@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable
 
 from stillweb.snapshots.dates import UNDATED, timestamp_of
-from stillweb.snapshots.identity.header_fields import bearing
+from stillweb.snapshots.identity.header_fields import has_client_fields
 from stillweb.snapshots.identity.keys import is_plain, url_key
 from stillweb.snapshots.index.cdxj import encode_json, json_text
-from stillweb.snapshots.index.gathering import Part, Waiting
+from stillweb.snapshots.index.gathering import PendingRevisit, ScanResult
 from stillweb.snapshots.index.indexing import media_of
 from stillweb.snapshots.index.pairing import Pairing
 from stillweb.snapshots.request import Headers, Request
@@ -128,7 +128,7 @@ class Shapes:
 class SwiftPairs:
     """Fast reader that adds pairs of records to a part."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: ScanResult) -> None:
         self.part = part
         self._shapes = Shapes()
         self._file = json_text(part.name).encode(errors="surrogatepass")
@@ -189,7 +189,7 @@ class SwiftPairs:
         if at is None or at[1] > stop or headers is None or pairing.knows(asked_id.decode(), record_id):
             return False
         head = answer[start : at[1]]
-        seen = messages.glance(head)
+        seen = messages.head_facts(head)
         if seen is None or seen[0] < 200 or (kind == b"revisit" and seen[0] == 304):
             return False
         status, media, names, cookies = seen
@@ -213,7 +213,7 @@ class SwiftPairs:
         if names:
             vary = encode_json(messages.vary_values(names, headers))
             after += b',"vary":' + vary.encode(errors="surrogatepass")
-        if cookies or bearing(headers):
+        if cookies or has_client_fields(headers):
             after += b',"personal":true'
         begin, _, end = events.partition(b"-")
         made = (
@@ -234,7 +234,7 @@ class SwiftPairs:
             return True
         made += b',"type":%b,"orig":' % mime
         moment = f"{timestamp_of(of_date.decode())} {clean_uri(of_uri.decode()).partition('#')[0]}"
-        part.waiting.append(Waiting(told_at, digest.decode(), uri.decode(), moment, made, rest))
+        part.waiting.append(PendingRevisit(told_at, digest.decode(), uri.decode(), moment, made, rest))
         return True
 
     def _fields(self, lines: bytes) -> Headers | None:

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from stillweb.snapshots.dates import timestamp_of
 from stillweb.snapshots.index.cdxj import line_of
 from stillweb.snapshots.index.indexing import Findings
-from stillweb.snapshots.index.pairing import Answer, Question, Surroundings
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.index.pairing import RequestRecord, ResponseRecord, UnpairedRecords
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.warc import messages
 
 Place = tuple[str, int, int]  # filename, offset, length
 
 
-class Waiting(NamedTuple):
+class PendingRevisit(NamedTuple):
     """A revisit whose line only lacks the place of the record that holds its payload."""
 
     offset: int
@@ -29,7 +29,7 @@ class Waiting(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
+class ScanResult:
     """Result of the scan of an archive file, or of a part of one."""
 
     name: str = ""
@@ -38,19 +38,19 @@ class Part:
     lines: list[bytes] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)  # record ids
-    revisits: list[Answer] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    revisits: list[ResponseRecord] = field(default_factory=list)
+    waiting: list[PendingRevisit] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
-    alone: list[Answer] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
+    alone: list[ResponseRecord] = field(default_factory=list)
+    questions: list[RequestRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None
     settings: dict[str, Any] | None = None  # of ours; other tools write none
     reached: int = 0
     cut: bool = False
-    around: Surroundings = field(default_factory=Surroundings)
+    around: UnpairedRecords = field(default_factory=UnpairedRecords)
 
-    def take(self, answers: Iterable[Answer]) -> None:
+    def take(self, answers: Iterable[ResponseRecord]) -> None:
         """Make the lines of paired answers; revisits wait in `revisits`, unusable answers get a note."""
         for answer in answers:
             lost = answer.astray
@@ -61,7 +61,7 @@ class Part:
             if lost:
                 where = f"{answer.filename}: offset {answer.offset}"
                 self.notes.append(
-                    Damaged(f"{where}: the request of this response of {answer.url} is missing")
+                    DamageNote(f"{where}: the request of this response of {answer.url} is missing")
                 )
             if answer.revisit is not None:
                 if not lost:
@@ -80,7 +80,7 @@ class Part:
 
     def add(
         self,
-        answer: Answer,
+        answer: ResponseRecord,
         mime: str,
         status: int,
         digest: str,
@@ -124,7 +124,7 @@ class Part:
         return line
 
 
-def gathered(found: Findings, part: Part) -> Part:
+def add_scan(found: Findings, part: ScanResult) -> ScanResult:
     """Add the findings of a scan to `part`, which has the name of the file and may have lines already; return it."""
     part.others = found.others
     part.alone = found.alone

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.random_access import BytesPlace, FilePlace, Place, chunks
+from stillweb.snapshots._os.cache import derived_file
+from stillweb.snapshots._os.random_access import ByteSource, FileSource, MemorySource, chunks
 from stillweb.snapshots.identity import keys
 from stillweb.snapshots.index.blocks import Blocks, open_blocks, steps_of
 from stillweb.snapshots.index.cdxj import Index
@@ -28,7 +28,7 @@ Hashes = Mapping[str, tuple[int, str]]  # size and "sha256:…" of archive files
 
 
 @dataclass(slots=True)
-class Built:
+class IndexBuild:
     """Result of indexing a container: sorted lines, notes, profile, settings and file hashes."""
 
     lines: list[bytes] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Built:
 
 
 def as_written(
-    place: Place, crc: Any, stamp: str, steps: tuple[Place | None, Any], checked: bool
+    place: ByteSource, crc: Any, stamp: str, steps: tuple[ByteSource | None, Any], checked: bool
 ) -> Index | None:
     """Return the index in `place`, or None if it doesn't have the checksum `crc`; `stamp` identifies it.
 
@@ -51,7 +51,7 @@ def as_written(
         data = place.read(0, place.size)
         if isal_zlib.crc32(data) != crc:
             return None
-        held = BytesPlace(data, place.name)
+        held = MemorySource(data, place.name)
         return Index(held, open_blocks(*steps, held))
     # the block table is damaged, or an old version wrote none: check the whole index, once
     blocks = open_blocks(*steps, place) or _made_blocks(place, crc, f"steps {crc} {place.size} {stamp}")
@@ -65,11 +65,11 @@ def kept_notes(notes: list[str]) -> list[str]:
     return [*notes[:MOST], *damage_in(notes[MOST:])[:MOST]]
 
 
-class _Another(Exception):
+class _WrongChecksum(Exception):
     """Error for an index whose checksum is wrong."""
 
 
-def _made_blocks(place: Place, crc: Any, stamp: str) -> Blocks | None:
+def _made_blocks(place: ByteSource, crc: Any, stamp: str) -> Blocks | None:
     """Return blocks by a table in the cache, made if missing; None if the index or the table is damaged."""
 
     def write(out: BinaryIO) -> None:
@@ -77,14 +77,14 @@ def _made_blocks(place: Place, crc: Any, stamp: str) -> Blocks | None:
         for piece in chunks(place):
             found = isal_zlib.crc32(piece, found)
         if found != crc:
-            raise _Another
+            raise _WrongChecksum
         out.write(steps_of(place))
 
     try:
-        path = derived("steps.txt", stamp, write)
-    except _Another:
+        path = derived_file("steps.txt", stamp, write)
+    except _WrongChecksum:
         return None
-    steps = FilePlace(path)
+    steps = FileSource(path)
     blocks = open_blocks(steps, None, place)
     steps.close()
     if blocks is None:  # its file in the cache is damaged
@@ -92,7 +92,9 @@ def _made_blocks(place: Place, crc: Any, stamp: str) -> Blocks | None:
     return blocks
 
 
-def cached_index(container: Container, build: Callable[[], Built], checked: bool) -> tuple[Index, Built]:
+def cached_index(
+    container: Container, build: Callable[[], IndexBuild], checked: bool
+) -> tuple[Index, IndexBuild]:
     """Return the index of a container that has none of ours, from the cache; build it if missing or damaged."""
 
     # the first line of a cached index is a JSON object with its checksum, notes, profile and settings
@@ -113,8 +115,8 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
             out.write(line + b"\n")
 
     while True:
-        path = derived("index.cdxj", f"index 4 {INDEX_VERSION} {container.stamp}", write)
-        place = FilePlace(path)
+        path = derived_file("index.cdxj", f"index 4 {INDEX_VERSION} {container.stamp}", write)
+        place = FileSource(path)
         first = place.read(0, 1 << 22).partition(b"\n")[0]
         place.close()
         try:
@@ -124,7 +126,7 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
         except (ValueError, KeyError, TypeError):
             path.unlink(missing_ok=True)
             continue
-        lines = FilePlace(path, base=len(first) + 1)
+        lines = FileSource(path, base=len(first) + 1)
         index = as_written(lines, crc, f"cached {container.stamp}", (None, None), checked)
         if index is not None:
             break
@@ -132,5 +134,5 @@ def cached_index(container: Container, build: Callable[[], Built], checked: bool
         path.unlink(missing_ok=True)
     for name in plain:
         container.make_plain(name)
-    known = Built([], notes, Profile.from_json(profile) if profile else None, settings)
+    known = IndexBuild([], notes, Profile.from_json(profile) if profile else None, settings)
     return index, known

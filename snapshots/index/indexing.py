@@ -13,20 +13,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillweb.snapshots._os.random_access import Place
+from stillweb.snapshots._os.random_access import ByteSource
 from stillweb.snapshots.dates import UNDATED, timestamp_of
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.index.cdxj import entry_line
-from stillweb.snapshots.index.pairing import Answer, Pairing, Question, Surroundings, identity_of
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.index.pairing import (
+    Pairing,
+    RequestRecord,
+    ResponseRecord,
+    UnpairedRecords,
+    identity_of,
+)
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import must_be_unicode, shaped
+from stillweb.snapshots.shapes import convert, must_be_unicode
 from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.members import Unpacked
-from stillweb.snapshots.warc.scan import EMPTY, Damage, Scanned, Wanted, scan
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.warc.scan import EMPTY, Damage, ScannedRecord, Wanted, scan
+from stillweb.snapshots.words import pluralize
 
-VERSION = 42  # version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
+# version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
+VERSION = 42
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `fast_path.SwiftPairs.take`
@@ -45,16 +52,16 @@ _NO_STATUS = "no final status in %r, the first line of this response"
 class Findings:
     """Result of the scan of an archive file, or of a part of one."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[ResponseRecord] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
-    alone: list[Answer] = field(default_factory=list)  # answers without a request so far
-    questions: list[Question] = field(default_factory=list)  # requests without an answer so far
+    alone: list[ResponseRecord] = field(default_factory=list)  # answers without a request so far
+    questions: list[RequestRecord] = field(default_factory=list)  # requests without an answer so far
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None  # from the last warcinfo record that has one
     settings: dict[str, Any] | None = None  # of ours; other tools write none
     reached: int = 0  # end offset of the last record
     cut: bool = False  # the file ends within a record
-    around: Surroundings = field(default_factory=Surroundings)
+    around: UnpairedRecords = field(default_factory=UnpairedRecords)
 
 
 def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
@@ -65,13 +72,13 @@ def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ..
 
 
 def find(
-    place: Place,
+    place: ByteSource,
     name: str,
     start: int = 0,
     end: int | None = None,
     *,
     progress: Callable[[int], None] | None = None,
-    inspect: Callable[[Scanned | Damage], None] | None = None,
+    inspect: Callable[[ScannedRecord | Damage], None] | None = None,
     hashes: Wanted | None = None,
     swift: Swift | None = None,
 ) -> Findings:
@@ -114,7 +121,7 @@ def find(
             found.around.unread.append((item.offset, item.end))
             note = f"{name}: offset {item.offset}: {item.message}"
             # an empty gzip member is odd, but nothing is lost with it
-            found.notes.append(note if item.message == EMPTY else Damaged(note))
+            found.notes.append(note if item.message == EMPTY else DamageNote(note))
             continue
         found.reached = item.offset + item.length
         if item.note:
@@ -142,7 +149,7 @@ def find(
         elif item.kind != "continuation":  # its first segment is marked
             passed_over[what_of(item.kind, item.uri)] += 1
     if passed_over:
-        found.notes.append(f"{name}: left out: {listed(passed_over)}")
+        found.notes.append(f"{name}: left out: {count_records(passed_over)}")
     if progress is not None:
         progress((place.size if end is None else end) - passed)
     found.answers = pairing.pairs
@@ -157,12 +164,12 @@ def what_of(kind: str, uri: str) -> str:
     return f"{kind} of {scheme[0].lower() if scheme else 'no URI'}"
 
 
-def listed(counts: Counter[str]) -> str:
+def count_records(counts: Counter[str]) -> str:
     """Return how many records there are, of which kinds."""
-    return f"{counted(counts.total(), 'record')} ({', '.join(f'{n} {what}' for what, n in sorted(counts.items()))})"
+    return f"{pluralize(counts.total(), 'record')} ({', '.join(f'{n} {what}' for what, n in sorted(counts.items()))})"
 
 
-def _learn(found: Findings, item: Scanned) -> None:
+def _learn(found: Findings, item: ScannedRecord) -> None:
     """Set profile and settings from a warcinfo record of ours; note those that can't be read."""
     info = warc.parse_fields(item.start)
     try:
@@ -171,10 +178,10 @@ def _learn(found: Findings, item: Scanned) -> None:
             found.profile = Profile.from_json(profile)
         if text := info.get("stillweb-settings"):
             must_be_unicode(settings := json.loads(text))
-            found.settings = shaped(settings, dict[str, Any])
+            found.settings = convert(settings, dict[str, Any])
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         what = f"the warcinfo record at offset {item.offset} has a profile that can't be read: {error}"
-        found.notes.append(Damaged(what))
+        found.notes.append(DamageNote(what))
 
 
 def media_of(content_type: str) -> str:
@@ -187,10 +194,10 @@ def _is_http(uri: str) -> bool:
     return uri[:8].lower().startswith(("http://", "https://"))
 
 
-def _question(item: Scanned) -> Question:
+def _question(item: ScannedRecord) -> RequestRecord:
     uri = item.uri
     request = messages.parse_request(item.start, uri)
-    return Question(
+    return RequestRecord(
         request,
         request_key(request),
         item.start,
@@ -203,7 +210,7 @@ def _question(item: Scanned) -> Question:
     )
 
 
-def _answer(item: Scanned, name: str) -> Answer | None:
+def _answer(item: ScannedRecord, name: str) -> ResponseRecord | None:
     """Return the answer in a record, or None if it is no HTTP response, revisit or resource."""
     fields = item.fields
     kind = item.kind
@@ -217,11 +224,11 @@ def _answer(item: Scanned, name: str) -> Answer | None:
         head = media.encode()
     else:
         head = item.start[: item.payload_at]
-        seen = messages.glance(head) if head else None
+        seen = messages.head_facts(head) if head else None
         media = seen[1] if seen else ""
     begin, _, end = get("warc-stillweb-events", "").partition("-")
     numbered = begin.isdecimal() and end.isdecimal() and len(begin) + len(end) <= 40
-    return Answer(
+    return ResponseRecord(
         uri.partition("#")[0],
         get("warc-date", ""),
         seen[0] if seen else 200,
@@ -259,7 +266,7 @@ def _first_line(head: bytes) -> str:
     return head.partition(b"\n")[0].strip().decode("latin-1")
 
 
-def _payload_digest(item: Scanned) -> str:
+def _payload_digest(item: ScannedRecord) -> str:
     declared = item.fields.get("warc-payload-digest")
     if declared is None and item.kind in PLAIN:
         declared = item.fields.get("warc-block-digest")  # in these records the block is the payload
@@ -269,7 +276,7 @@ def _payload_digest(item: Scanned) -> str:
     return "sha256:" + value.hexdigest() if value is not None else ""
 
 
-def other_line(item: Scanned, name: str) -> bytes | None:
+def other_line(item: ScannedRecord, name: str) -> bytes | None:
     """Return the line of a resource, metadata or conversion record; None for other records."""
     if item.kind not in PLAIN or not item.uri:
         return None
@@ -282,14 +289,14 @@ def other_line(item: Scanned, name: str) -> bytes | None:
         name,
         item.offset,
         item.length,
-        served_with(item.fields),
+        extraction_options(item.fields),
     )
 
 
 SERVED = "WARC-Stillweb-Extractor", "WARC-Stillweb-Options", "WARC-Stillweb-Identity"
 
 
-def served_with(fields: Mapping[str, str]) -> tuple[str, ...]:
+def extraction_options(fields: Mapping[str, str]) -> tuple[str, ...]:
     """Return extractor and options of a conversion if they count for its identity (`…-Identity: 2`), else ().
 
     `fields` are by lower-case name. Records of older snapshots lack that field, so their ids stay as they are.

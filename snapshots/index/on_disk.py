@@ -13,8 +13,8 @@ from typing import Any
 from stillweb.snapshots._os.temp_database import Scratch
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import capture_of
-from stillweb.snapshots.index.gathering import Part, Waiting
-from stillweb.snapshots.index.pairing import Answer
+from stillweb.snapshots.index.gathering import PendingRevisit, ScanResult
+from stillweb.snapshots.index.pairing import ResponseRecord
 from stillweb.snapshots.index.parallel import answer_of, plain_answer
 from stillweb.snapshots.index.resolving import Originals, Row, digest_in, moment_in, resolve_each
 
@@ -42,7 +42,7 @@ class OnDisk:
 
     # -- from a scan
 
-    def take(self, part: Part) -> None:
+    def take(self, part: ScanResult) -> None:
         name = _bytes(part.name)
         self.add(part.listed)
         self._scratch.add(
@@ -77,16 +77,16 @@ class OnDisk:
         for table in ("originals", "revisits"):
             self._scratch.run(f"DELETE FROM {table}")
 
-    def _revisits(self) -> Iterator[tuple[int, Answer | Waiting, Part]]:
-        part = Part()
+    def _revisits(self) -> Iterator[tuple[int, ResponseRecord | PendingRevisit, ScanResult]]:
+        part = ScanResult()
         count = 0
         found = self._scratch.rows("SELECT name, offset, waiting, data FROM revisits ORDER BY name, offset")
         for name, offset, waiting, data in found:
             if count >= TOGETHER or _text(name) != part.name:
                 self.add(part.listed)
-                part, count = Part(_text(name)), 0
+                part, count = ScanResult(_text(name)), 0
             values: list[Any] = marshal.loads(data)
-            yield offset, Waiting(*values) if waiting else answer_of(values), part
+            yield offset, PendingRevisit(*values) if waiting else answer_of(values), part
             count += 1
         self.add(part.listed)
 

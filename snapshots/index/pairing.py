@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from stillweb.snapshots.dates import parse_timestamp
-from stillweb.snapshots.identity.header_fields import bearing
+from stillweb.snapshots.identity.header_fields import has_client_fields
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.request import Headers, Request
 
@@ -21,7 +21,7 @@ _NO_KEY = Key("", "", "")
 
 
 @dataclass(slots=True)
-class Answer:
+class ResponseRecord:
     """A response, revisit or http resource on its way to a capture."""
 
     url: str
@@ -63,7 +63,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Question:
+class RequestRecord:
     """A request record on its way to its answer."""
 
     request: Request
@@ -83,13 +83,13 @@ def identity_of(*parts: str | bytes) -> str:
     return hashlib.sha256(b"".join(b"%d:%b," % (len(p), p) for p in data)).hexdigest()
 
 
-def join(answer: Answer, question: Question | None) -> Answer:
+def join(answer: ResponseRecord, question: RequestRecord | None) -> ResponseRecord:
     """Set the answer's key and identity from its request, or a plain GET if `question` is None; return it."""
     if question is None:
         answer.key, block = request_key(Request("GET", answer.url)), b""
     else:
         request, answer.key, block = question.request, question.key, question.block
-        answer.personal |= bearing(request.headers)
+        answer.personal |= has_client_fields(request.headers)
         answer.method, answer.headers = request.method, request.headers if answer.vary else ()
         answer.request_offset, answer.request_length = question.offset, question.length
     answer.identity = identity_of(
@@ -111,18 +111,18 @@ class Pairing:
     """Requests and responses paired by the record ids that they name, in whatever order they arrive."""
 
     def __init__(self) -> None:
-        self.pairs: list[Answer] = []
+        self.pairs: list[ResponseRecord] = []
         # by record id, with the offset where several records have the same id, so that none is overwritten
-        self.questions: dict[str, Question] = {}  # requests without an answer so far
-        self.alone: dict[str, Answer] = {}  # answers without a request so far
-        self._asked: dict[str, Question] = {}  # by the id of the response that a request names
-        self.waiting: dict[str, Answer] = {}  # by the id of the request that a response names
+        self.questions: dict[str, RequestRecord] = {}  # requests without an answer so far
+        self.alone: dict[str, ResponseRecord] = {}  # answers without a request so far
+        self._asked: dict[str, RequestRecord] = {}  # by the id of the response that a request names
+        self.waiting: dict[str, ResponseRecord] = {}  # by the id of the request that a response names
 
     def knows(self, asked: str, told: str) -> bool:
         """Return True if request id `asked` or answer id `told` is of an unpaired record or named by one."""
         return asked in self.questions or asked in self.waiting or told in self.alone or told in self._asked
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: RequestRecord) -> None:
         """Add a request; pair it if its answer is known."""
         answer = self.waiting.pop(question.record_id, None) or self.alone.get(question.concurrent)
         if answer is not None:
@@ -133,7 +133,7 @@ class Pairing:
         if question.concurrent:
             self._asked[question.concurrent] = question
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: ResponseRecord) -> None:
         """Add a response; pair it if its request is known."""
         question = self.questions.get(answer.concurrent) or self._asked.get(answer.record_id)
         if question is not None:
@@ -146,7 +146,7 @@ class Pairing:
             self.waiting[answer.concurrent] = answer
 
 
-Record = TypeVar("Record", Answer, Question)
+Record = TypeVar("Record", ResponseRecord, RequestRecord)
 
 
 def _enter(known: dict[str, Record], record: Record) -> None:
@@ -161,7 +161,7 @@ def _leave(known: dict[str, Record], record: Record) -> None:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class UnpairedRecords:
     """Facts about a file, or a part of it, that show whether an answer without a request has lost it."""
 
     asked: bool = False  # True if there are requests
@@ -169,13 +169,13 @@ class Surroundings:
     # start and end of unreadable ranges
     unread: list[tuple[int, int]] = field(default_factory=list)
 
-    def merge(self, other: Surroundings) -> None:
+    def merge(self, other: UnpairedRecords) -> None:
         """Add the surroundings in another part of the file."""
         self.asked = self.asked or other.asked
         self.ids |= other.ids
         self.unread += other.unread
 
-    def tell_lost(self, answers: Iterable[Answer]) -> None:
+    def tell_lost(self, answers: Iterable[ResponseRecord]) -> None:
         """Set `lost` on answers that name a missing record or lie next to an unreadable range."""
         if not self.asked:
             return
@@ -190,8 +190,9 @@ class Surroundings:
 
 
 def settle(
-    parts: Iterable[tuple[Iterable[Question], Iterable[Answer]]], around: Surroundings | None = None
-) -> list[Answer]:
+    parts: Iterable[tuple[Iterable[RequestRecord], Iterable[ResponseRecord]]],
+    around: UnpairedRecords | None = None,
+) -> list[ResponseRecord]:
     """Pair the leftover records in the parts of one file; give each answer that stays alone a plain GET.
 
     Records are paired by record id first. Then an answer gets a request for its URI that lies right beside it or has
@@ -205,10 +206,10 @@ def settle(
             pairing.ask(question)
         for answer in answers:
             pairing.answer(answer)
-    by_uri: dict[str, list[Question]] = {}
+    by_uri: dict[str, list[RequestRecord]] = {}
     for question in pairing.questions.values():
         by_uri.setdefault(question.uri, []).append(question)
-    alone: list[Answer] = []
+    alone: list[ResponseRecord] = []
     unnamed = [answer for answer in pairing.alone.values() if not answer.concurrent]
     twins = Counter((answer.url, answer.date) for answer in unnamed)
     for answer in pairing.alone.values():
@@ -228,7 +229,7 @@ def settle(
     return [*pairing.pairs, *(join(answer, None) for answer in alone)]
 
 
-def _nearest(answer: Answer, rivals: list[Question], twin: bool) -> Question | None:
+def _nearest(answer: ResponseRecord, rivals: list[RequestRecord], twin: bool) -> RequestRecord | None:
     """Return the one of `rivals`, requests for the answer's URI, that must be its own; None if there is none.
 
     `twin` is True if other answers have the same URI and date.
@@ -247,7 +248,7 @@ def _soon(one: str, other: str) -> bool:
     return first is not None and second is not None and abs(first - second) <= SOON
 
 
-def _beside(question: Question, answer: Answer) -> bool:
+def _beside(question: RequestRecord, answer: ResponseRecord) -> bool:
     """Return True if at most `BESIDE` bytes lie between two records."""
     after = answer.offset - question.offset - question.length
     before = question.offset - answer.offset - answer.length

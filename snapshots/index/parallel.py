@@ -15,43 +15,43 @@ from typing import Any, Protocol
 
 from stillweb.snapshots import notes
 from stillweb.snapshots._os.fork_pool import can_fork, run_all
-from stillweb.snapshots._os.random_access import FilePlace, Place, hash_place
+from stillweb.snapshots._os.random_access import ByteSource, FileSource, hash_place
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.index.fast_path import SwiftPairs
-from stillweb.snapshots.index.gathering import Part, Waiting, gathered
+from stillweb.snapshots.index.gathering import PendingRevisit, ScanResult, add_scan
 from stillweb.snapshots.index.indexing import find
-from stillweb.snapshots.index.pairing import Answer, Question, Surroundings, settle
+from stillweb.snapshots.index.pairing import RequestRecord, ResponseRecord, UnpairedRecords, settle
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc.scan import PIECE, NotSeekable, boundary_after
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 LARGE = 1 << 24  # bytes from which spawned processes are worth their start
 FORKED = 1 << 23  # the same for forks, which copy the pages that they touch
 EACH = 4  # parts for each worker, so that all workers end at about the same time
 
-_NAMES = [f.name for f in fields(Answer)]
+_NAMES = [f.name for f in fields(ResponseRecord)]
 _ANSWER = attrgetter(*_NAMES)
-_QUESTION = attrgetter(*[f.name for f in fields(Question) if f.name not in ("request", "key")])
+_QUESTION = attrgetter(*[f.name for f in fields(RequestRecord) if f.name not in ("request", "key")])
 
 
 class SpillSink(Protocol):
     """Store for the largest lists of a part, outside of memory."""
 
-    def take(self, part: Part) -> None:
-        """Move captures and revisits out of a part just scanned; leave its record ids, which `settled` needs."""
+    def take(self, part: ScanResult) -> None:
+        """Move captures and revisits out of a part just scanned; leave its record ids, which `pair_across_parts` needs."""
 
     def forget(self, name: str) -> None:
         """Drop all that was taken of the file `name`: it will be scanned again, or not at all."""
 
 
 def scan_files(
-    archives: Mapping[str, Place],
+    archives: Mapping[str, ByteSource],
     advance: Callable[[int], None],
     workers: int | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
     aside: SpillSink | None = None,
-) -> Iterator[tuple[str, list[Part] | None]]:
+) -> Iterator[tuple[str, list[ScanResult] | None]]:
     """Scan the archives; yield name and parts, with None for parts of a file that is `scan.NotSeekable`.
 
     Captures that `aside` takes are no longer in the parts. If there are workers, `hashes` is filled with the size and
@@ -82,12 +82,12 @@ def scan_files(
 
 
 def scan_file(
-    place: Place,
+    place: ByteSource,
     name: str,
     advance: Callable[[int], None],
     workers: int | None = None,
     aside: SpillSink | None = None,
-) -> list[Part]:
+) -> list[ScanResult]:
     """Scan one archive; return its parts. Raises `scan.NotSeekable`."""
     (_, found), *_ = scan_files({name: place}, advance, workers, aside=aside)
     if found is None:
@@ -96,8 +96,8 @@ def scan_file(
 
 
 def _alone(
-    place: Place, name: str, advance: Callable[[int], None], aside: SpillSink | None
-) -> list[Part] | None:
+    place: ByteSource, name: str, advance: Callable[[int], None], aside: SpillSink | None
+) -> list[ScanResult] | None:
     if aside is not None:
         aside.forget(name)
     try:
@@ -106,19 +106,19 @@ def _alone(
         return None
     if aside is not None:
         aside.take(part)
-    return settled([part], aside)
+    return pair_across_parts([part], aside)
 
 
 def _gather(
-    place: Place,
+    place: ByteSource,
     name: str,
     start: int = 0,
     end: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Part:
-    part = Part(name)
+) -> ScanResult:
+    part = ScanResult(name)
     found = find(place, name, start, end, progress=progress, swift=SwiftPairs(part).take)
-    return gathered(found, part)
+    return add_scan(found, part)
 
 
 @dataclass(slots=True)
@@ -129,9 +129,9 @@ class _Piece:
     job: list[Any]
 
 
-def _parts(place: Place, name: str, size: int) -> list[_Piece]:
+def _parts(place: ByteSource, name: str, size: int) -> list[_Piece]:
     """Split a file into pieces for workers; return none for a place that they can't open."""
-    if not isinstance(place, FilePlace):
+    if not isinstance(place, FileSource):
         return []
     starts = [0]
     count = -(-place.size // size)
@@ -149,12 +149,12 @@ def _parts(place: Place, name: str, size: int) -> list[_Piece]:
 def _finish(
     pieces: list[_Piece],
     results: Iterator[bytes | None],
-    place: Place,
+    place: ByteSource,
     name: str,
     advance: Callable[[int], None],
     aside: SpillSink | None,
-) -> list[Part] | None:
-    found: list[Part] = []
+) -> list[ScanResult] | None:
+    found: list[ScanResult] = []
     failed, seekable, before = False, True, 0
     for piece in pieces:
         result = next(results)  # consumed after a failure, too: the next file's results follow
@@ -181,13 +181,13 @@ def _finish(
     if any(part.reached > piece.end for part, piece in zip(found, pieces, strict=True)):
         # a boundary lay within a record (an archive in an archive): only a scan from the start is sure
         return _alone(place, name, lambda _: None, aside)
-    return settled(found, aside)
+    return pair_across_parts(found, aside)
 
 
-def settled(parts: list[Part], aside: SpillSink | None = None) -> list[Part]:
+def pair_across_parts(parts: list[ScanResult], aside: SpillSink | None = None) -> list[ScanResult]:
     """Pair the records left alone in the parts of a file; return the parts and one more with these pairs."""
-    late = Part(parts[0].name)
-    around = Surroundings()
+    late = ScanResult(parts[0].name)
+    around = UnpairedRecords()
     for part in parts:
         around.merge(part.around)
         around.ids.update(part.ids if any(one.alone for one in parts) else ())
@@ -196,7 +196,7 @@ def settled(parts: list[Part], aside: SpillSink | None = None) -> list[Part]:
     lacking = sum(len(part.questions) for part in parts) - paired
     if lacking and all(part.settings is None for part in parts):  # in ours, a killed recorder had begun it
         late.notes.append(
-            f"{late.name}: left out: {counted(lacking, 'request')} whose answer it does not hold"
+            f"{late.name}: left out: {pluralize(lacking, 'request')} whose answer it does not hold"
         )
     late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
@@ -208,7 +208,7 @@ def settled(parts: list[Part], aside: SpillSink | None = None) -> list[Part]:
     return [*parts, late]
 
 
-def to_plain(part: Part) -> list[Any]:
+def to_plain(part: ScanResult) -> list[Any]:
     """Return a part as values that marshal takes, in half the time of pickle."""
     return [
         part.name,
@@ -230,48 +230,48 @@ def to_plain(part: Part) -> list[Any]:
     ]
 
 
-def from_plain(value: list[Any]) -> Part:
+def from_plain(value: list[Any]) -> ScanResult:
     """Return the part that `to_plain` was given."""
     (
         name, listed, lines, offsets, ids, revisits, waiting, others, alone, questions, told, profile, settings,
         reached, cut, around,
     ) = value  # fmt: skip
-    return Part(
+    return ScanResult(
         name,
         listed,
         lines,
         offsets,
         ids,
         [answer_of(a) for a in revisits],
-        [Waiting(*w) for w in waiting],
+        [PendingRevisit(*w) for w in waiting],
         others,
         [answer_of(a) for a in alone],
-        [Question(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
+        [RequestRecord(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
         notes.from_plain(told),
         Profile.from_json(profile) if profile else None,
         settings,
         reached,
         cut,
-        Surroundings(*around),
+        UnpairedRecords(*around),
     )
 
 
-def plain_answer(answer: Answer) -> list[Any]:
+def plain_answer(answer: ResponseRecord) -> list[Any]:
     """Return an answer as values that marshal takes."""
     values = list(_ANSWER(answer))
     values[_NAMES.index("key")] = tuple(answer.key)
     return values
 
 
-def _plain_question(question: Question) -> tuple[Any, ...]:
+def _plain_question(question: RequestRecord) -> tuple[Any, ...]:
     request = question.request
     asked = request.method, request.url, request.headers, request.body
     return (asked, tuple(question.key), *_QUESTION(question))
 
 
-def answer_of(values: list[Any]) -> Answer:
+def answer_of(values: list[Any]) -> ResponseRecord:
     """Return the answer that `plain_answer` was given."""
-    made = Answer(*values)
+    made = ResponseRecord(*values)
     made.key = Key(*made.key)
     return made
 
@@ -282,7 +282,7 @@ def work(data: bytes) -> bytes:
     Job and result are marshalled; the result is None where the file is `NotSeekable`.
     """
     path, base, size, name, *part = marshal.loads(data)
-    place = FilePlace(path, base=base, size=size, name=name)
+    place = FileSource(path, base=base, size=size, name=name)
     try:
         value: Any = to_plain(_gather(place, name, *part)) if part else hash_place(place)
     except NotSeekable:

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from stillweb.snapshots.dates import timestamp_of
 from stillweb.snapshots.index.cdxj import json_text, parse_line
-from stillweb.snapshots.index.gathering import Part, Waiting
-from stillweb.snapshots.index.pairing import Answer
+from stillweb.snapshots.index.gathering import PendingRevisit, ScanResult
+from stillweb.snapshots.index.pairing import ResponseRecord
 from stillweb.snapshots.warc.warc import contradicts
 
 REMEMBERED = 1 << 16  # places of payloads in the cache
@@ -68,7 +68,7 @@ def moment_in(line: bytes) -> str:
 class Originals:
     """Captures that are no revisits, by record id, moment and digest; each map is built on first use."""
 
-    def __init__(self, files: Iterable[list[Part]], wanted: Set[str] = frozenset()) -> None:
+    def __init__(self, files: Iterable[list[ScanResult]], wanted: Set[str] = frozenset()) -> None:
         """Take the parts of each file, the files in the order of their names.
 
         The maps have only the `wanted` record ids, moments and digests: the captures are many more than the revisits.
@@ -140,13 +140,13 @@ class Originals:
         return found
 
 
-def _of_file(parts: list[Part]) -> Iterator[tuple[int, Answer | Waiting, Part]]:
+def _of_file(parts: list[ScanResult]) -> Iterator[tuple[int, ResponseRecord | PendingRevisit, ScanResult]]:
     for part in parts:
         yield from ((answer.offset, answer, part) for answer in part.revisits)
         yield from ((waiting.offset, waiting, part) for waiting in part.waiting)
 
 
-def resolve(files: list[list[Part]], notes: list[str]) -> None:
+def resolve(files: list[list[ScanResult]], notes: list[str]) -> None:
     """Add the lines of all revisits to their parts; leave out revisits without a payload, with a note."""
     revisits = [sorted(_of_file(parts), key=itemgetter(0)) for parts in files]
     if not any(revisits):
@@ -157,9 +157,9 @@ def resolve(files: list[list[Part]], notes: list[str]) -> None:
     resolve_each(chain(*revisits), Originals(files, wanted), notes)
 
 
-def _named(revisit: Answer | Waiting) -> tuple[str, str]:
+def _named(revisit: ResponseRecord | PendingRevisit) -> tuple[str, str]:
     """Return record id ("" if it names none) and moment of the original that a revisit names."""
-    if isinstance(revisit, Waiting):
+    if isinstance(revisit, PendingRevisit):
         return "", revisit.moment
     assert revisit.revisit is not None
     record_id, uri, date = revisit.revisit
@@ -167,7 +167,9 @@ def _named(revisit: Answer | Waiting) -> tuple[str, str]:
 
 
 def resolve_each(
-    revisits: Iterable[tuple[int, Answer | Waiting, Part]], originals: Originals, notes: list[str]
+    revisits: Iterable[tuple[int, ResponseRecord | PendingRevisit, ScanResult]],
+    originals: Originals,
+    notes: list[str],
 ) -> None:
     """Add the lines of `revisits`, each given with its offset and the part that gets its line."""
 
@@ -181,7 +183,7 @@ def resolve_each(
         return f"[{json_text(filename)},{at},{length}]".encode(errors="surrogatepass")
 
     for offset, revisit, part in revisits:
-        if isinstance(revisit, Waiting):
+        if isinstance(revisit, PendingRevisit):
             place = place_of(revisit.moment, revisit.digest, revisit.url)
             if place is not None:
                 part.listed.append(revisit.line + place + revisit.rest)
@@ -196,7 +198,7 @@ def resolve_each(
         notes.append(f"{name}: offset {offset}: the payload of this revisit of {revisit.url} {NOWHERE}")
 
 
-def _add(part: Part, answer: Answer, original: Original) -> None:
+def _add(part: ScanResult, answer: ResponseRecord, original: Original) -> None:
     entry: dict[str, Any] = parse_line(original.line)[2]
     mime, status = answer.mime, answer.status
     if not answer.head or status == 304:  # no head of its own, or "not modified": the original's head counts

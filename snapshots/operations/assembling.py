@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from stillweb.snapshots._os.atomic_write import sync_folder
 from stillweb.snapshots._os.locking import lock_directory
-from stillweb.snapshots._os.random_access import Place, chunks
+from stillweb.snapshots._os.random_access import ByteSource, chunks
 from stillweb.snapshots.errors import UsageError, no_room
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.profile import Profile
@@ -41,7 +41,7 @@ class Assembly:
     `out`.
     """
 
-    def __init__(self, out: str | os.PathLike[str], source: Mapping[str, Place] | None = None) -> None:
+    def __init__(self, out: str | os.PathLike[str], source: Mapping[str, ByteSource] | None = None) -> None:
         self.out = local(out)
         if self.out.exists() and not (self.out.is_dir() and not any(self.out.iterdir())):
             raise UsageError(f"{self.out}: exists; name another one")
@@ -155,7 +155,7 @@ class Assembly:
         return made
 
 
-def _as_member(place: Place, offset: int, length: int) -> bytes:
+def _as_member(place: ByteSource, offset: int, length: int) -> bytes:
     """Return a plain or zstd record as one gzip member. Raises UsageError if it is no WARC record."""
     data = warc.unpack(place.read(offset, length), place, offset)
     if not data.startswith(b"WARC/"):
@@ -180,7 +180,9 @@ def ranges(index: Index) -> dict[str, list[Range]]:
     return {name: sorted(places) for name, places in found.items()}
 
 
-def introductions(archives: Mapping[str, Place], known: dict[str, list[Range]]) -> dict[str, list[Range]]:
+def introductions(
+    archives: Mapping[str, ByteSource], known: dict[str, list[Range]]
+) -> dict[str, list[Range]]:
     """Find the `warcinfo` records of each archive file: they lie in the gaps between indexed records."""
     found: dict[str, list[Range]] = {}
     for name, place in archives.items():

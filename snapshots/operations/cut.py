@@ -94,7 +94,7 @@ class CutReport:
             f"id {self.id}, cut from {self.source}",
         ]
         if self.failures:
-            lines.append(failures.failed_line(self.failures))
+            lines.append(failures.failures_message(self.failures))
         lines += [f"more of {site} is kept, since it decides what the site answers" for site in self.widened]
         return "\n".join(lines)
 

@@ -92,7 +92,7 @@ class TextChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Affected:
+class AffectedTask:
     """A task and the changes that affect it, in words."""
 
     task: str
@@ -115,7 +115,7 @@ class Diff:
     texts: list[TextChange] = field(default_factory=list)
     profile: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     rules: list[str] = field(default_factory=list)
-    tasks: list[Affected] | None = None
+    tasks: list[AffectedTask] | None = None
 
     @property
     def same(self) -> bool:
@@ -152,7 +152,7 @@ def diff(a: Snapshot, b: Snapshot) -> Diff:
     return found
 
 
-def unified(before: str, after: str, old: str = "before", new: str = "after") -> str:
+def unified_diff(before: str, after: str, old: str = "before", new: str = "after") -> str:
     """Return the unified diff of two texts, with line breaks; "" if they are equal."""
     if before == after:
         return ""
@@ -298,7 +298,7 @@ def _text_of(a: Snapshot, before: list[Capture], b: Snapshot, after: list[Captur
     texts = frozen_of(a, old), frozen_of(b, new)
     if texts[0] is None or texts[1] is None:
         return "", False
-    change = unified(texts[0].markdown, texts[1].markdown, old.url, new.url)
+    change = unified_diff(texts[0].markdown, texts[1].markdown, old.url, new.url)
     return change, not change
 
 
@@ -350,7 +350,12 @@ def _views(
             ]
             found.append(
                 ViewChange(
-                    CHANGED, address, new[now].title, parts, unified(*words), "" if now == address else now
+                    CHANGED,
+                    address,
+                    new[now].title,
+                    parts,
+                    unified_diff(*words),
+                    "" if now == address else now,
                 )
             )
     return sorted(found, key=lambda v: (v.address, v.kind))
@@ -391,7 +396,7 @@ def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChang
         if at != after.address:
             words = _masked(words[0]), _masked(words[1])
         if words[0] != words[1] or before.pages != after.pages:
-            found.append(TextChange(CHANGED, at, _cause(before, after), unified(*words)))
+            found.append(TextChange(CHANGED, at, _cause(before, after), unified_diff(*words)))
     for record in a.conversions():
         if b.record_of("conversion", moved.get(record.uri, record.uri)) is None:
             found.append(TextChange(REMOVED, record.uri))

@@ -12,16 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from stillweb.snapshots._os.gc_tuning import seldom_collected
+from stillweb.snapshots._os.gc_tuning import rare_collection
 from stillweb.snapshots.capture import Capture, Exchange
-from stillweb.snapshots.contents.recorded import RecordedOnDisk
+from stillweb.snapshots.contents.capture_account import CaptureAccountOnDisk
 from stillweb.snapshots.dates import EPOCH, parse_timestamp
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.importers import IMPORT, ImportReport
-from stillweb.snapshots.index.indexing import listed, what_of
+from stillweb.snapshots.index.indexing import count_records, what_of
 from stillweb.snapshots.index.on_disk import OnDisk
 from stillweb.snapshots.index.resolving import NOWHERE
-from stillweb.snapshots.notes import Damaged, damage_in
+from stillweb.snapshots.notes import DamageNote, damage_in
 from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.remote import is_remote
 from stillweb.snapshots.snapshot import Snapshot
@@ -51,12 +51,12 @@ def import_files(
     for path in files:
         late_secrets.refuse(path)
     fresh = not os.path.lexists(out)
-    way = Way([size_of(path) for path in files], progress)
+    way = ImportProgress([size_of(path) for path in files], progress)
     try:
         with (
-            seldom_collected(),
+            rare_collection(),
             SideBySide(files) as others,
-            Writer.open(out, recorded=RecordedOnDisk()) as writer,
+            Writer.open(out, recorded=CaptureAccountOnDisk()) as writer,
         ):
             for path in files:
                 try:
@@ -76,7 +76,7 @@ def import_files(
     return report
 
 
-class Way:
+class ImportProgress:
     """The progress of an import, in bytes of its files.
 
     Half of a file's share is for reading it, half for importing its captures.
@@ -116,7 +116,9 @@ def size_of(path: AnyPath) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide, way: Way) -> None:
+def take(
+    path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide, way: ImportProgress
+) -> None:
     """Import the captures and views at `path`; add what is left out to the report.
 
     Revisits may repeat payloads that lie in `others`. Raises as `Snapshot.open`.
@@ -133,8 +135,8 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
                 writer.adopt(source.profile)
             else:
                 report.notes.append(f"{path}: was recorded with another profile, which is not kept")
-        report.notes += left_out(source)
-        report.damaged += left_out(source, "damaged")
+        report.notes += notes_on_left_out(source)
+        report.damaged += notes_on_left_out(source, "damaged")
         shifts = copy_captures(holder, captures, count, writer, report, way)
         talks = set()
         for uri in source.metadata_addresses("http"):
@@ -155,7 +157,7 @@ def take(path: AnyPath, writer: Writer, report: ImportReport, others: SideBySide
         taken = talks | {f"urn:{kind}:{view.address}" for view in views for kind in RESOURCES}
         passed_over = Counter(what_of(kind, uri) for kind, uri in source.not_captures() if uri not in taken)
         if passed_over:
-            report.notes.append(f"{path}: left out: {listed(passed_over)}")
+            report.notes.append(f"{path}: left out: {count_records(passed_over)}")
             if not (count or views or talks):
                 report.notes[-1] += DERIVED
 
@@ -170,7 +172,7 @@ def noting_damage(report: ImportReport, what: str) -> Iterator[None]:
 
 
 def note_damage(report: ImportReport, text: str) -> None:
-    report.notes.append(Damaged(text))
+    report.notes.append(DamageNote(text))
     report.damaged.append(report.notes[-1])
 
 
@@ -178,11 +180,16 @@ def _at(path: AnyPath, note: str) -> str:
     """Prefix a note with its file's path, in place of the bare file name."""
     own = os.path.basename(os.fspath(path)) + ": "
     text = f"{path}: {note.removeprefix(own)}"
-    return Damaged(text) if isinstance(note, Damaged) else text
+    return DamageNote(text) if isinstance(note, DamageNote) else text
 
 
 def copy_captures(
-    source: Snapshot, captures: Iterable[Capture], count: int, writer: Writer, report: ImportReport, way: Way
+    source: Snapshot,
+    captures: Iterable[Capture],
+    count: int,
+    writer: Writer,
+    report: ImportReport,
+    way: ImportProgress,
 ) -> dict[str, int]:
     """Record captures of a snapshot again; sessions continue those of the same name.
 
@@ -267,7 +274,7 @@ def readable_parts(source: Snapshot, view: View, report: ImportReport) -> dict[s
     return found
 
 
-def left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
+def notes_on_left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
     """Return notes on what could not be taken from a HAR or flow file.
 
     With `kind` "damaged", only notes of damage.

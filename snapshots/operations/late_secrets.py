@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots.errors import DamagedInput, GateFailed
-from stillweb.snapshots.operations.leaks import VIEWED, body_pieces, said, shown
+from stillweb.snapshots.operations.leaks import VIEWED, body_pieces, messages_of_socket, public_url
 from stillweb.snapshots.secrets.keystore import LEARNED, state_dir
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Capture
@@ -32,7 +32,7 @@ WAY = "if it may be known, seal it with --keep-secrets (keep_secrets=True) and t
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateSecret:
     """A record with a secret in it: its URL (without query), its place, and the part with the secret."""
 
     url: str
@@ -43,34 +43,36 @@ class Late:
         return f"{self.record}: a secret that became known only later, in the {self.part} of {self.url}"
 
 
-def find(snapshot: Snapshot, redactor: Redactor) -> list[Late]:
+def find(snapshot: Snapshot, redactor: Redactor) -> list[LateSecret]:
     """Find records that hold a secret which the redactor knows by now.
 
     Captures come first, in recorded order; then views, web sockets and failed requests.
     """
     if not redactor.count:
         return []
-    found: list[Late] = []
+    found: list[LateSecret] = []
     for capture in snapshot.captures():
         place = f"{capture.filename}:{capture.offset}"
         for part, pieces in _parts(snapshot, capture):
             if redactor.knows(pieces):
-                found.append(Late(shown(capture.url), place, part))
+                found.append(LateSecret(public_url(capture.url), place, part))
     for view in snapshot.views():
         for kind in VIEWED:
             data = snapshot.resource(kind, view.address)
             if data and redactor.knows([data]):
-                found.append(Late(shown(view.url), f"urn:{kind}:{view.address}", f"view's {kind}"))
+                found.append(LateSecret(public_url(view.url), f"urn:{kind}:{view.address}", f"view's {kind}"))
     for address, value in snapshot.conversations():
-        if redactor.knows([b"\n".join(data for _, data in said(value))]):
-            found.append(Late(shown(address), f"metadata of {shown(address)}", "web socket's messages"))
+        if redactor.knows([b"\n".join(data for _, data in messages_of_socket(value))]):
+            found.append(
+                LateSecret(public_url(address), f"metadata of {public_url(address)}", "web socket's messages")
+            )
     for failure in snapshot.failures():
         request, given = failure.request, failure.given
         told = [request.url, failure.told, given.body if given is not None else ""]
         texts = [text.encode("utf-8", "surrogatepass") for text in told]
         if redactor.knows([b"\n".join([*texts, _text(request.headers), request.body])]):
-            where = shown(request.url)
-            found.append(Late(where, f"metadata of {where}", "request that failed"))
+            where = public_url(request.url)
+            found.append(LateSecret(where, f"metadata of {where}", "request that failed"))
     return list(dict.fromkeys(found))
 
 
@@ -88,18 +90,18 @@ def _text(headers: tuple[tuple[str, str], ...]) -> bytes:
     return "\n".join(f"{name}: {value}" for name, value in headers).encode("latin-1", "replace")
 
 
-def look_through(path: Path, redactor: Redactor) -> list[Late]:
+def look_through(path: Path, redactor: Redactor) -> list[LateSecret]:
     """Note which records of an open snapshot hold a secret that `redactor` knows.
 
     Afterwards its stored list of learned secrets is deleted.
     """
     from stillweb.snapshots.snapshot import Snapshot
 
-    found: list[Late] = []
+    found: list[LateSecret] = []
     if redactor.count:
         with Snapshot.open(path) as snapshot:
             found = find(snapshot, redactor)
-        note(path, found)
+        add_late_secrets(path, found)
     if redactor.learned is not None and redactor.learned.read()[1]:
         redactor.learned.forget()
     return found
@@ -114,12 +116,12 @@ def refuse(path: str | os.PathLike[str], state: Path | None = None) -> None:
     """
     directory = Path(os.fspath(path).removeprefix("file://"))
     _catch_up(directory, state or state_dir())
-    if known := noted(directory):
+    if known := read_late_secrets(directory):
         told = [str(one) for one in known[:MOST_TOLD]]
         if len(known) > MOST_TOLD:
             told.append(f"{len(known) - MOST_TOLD} more: {directory / FILE}")
         raise GateFailed(
-            "\n".join([f"{directory}: a secret stands in {counted(len(known), 'record')}; {WAY}", *told])
+            "\n".join([f"{directory}: a secret stands in {pluralize(len(known), 'record')}; {WAY}", *told])
         )
 
 
@@ -141,11 +143,11 @@ def _catch_up(path: Path, state: Path) -> None:
         )
 
 
-def note(path: Path, found: list[Late]) -> None:
+def add_late_secrets(path: Path, found: list[LateSecret]) -> None:
     """Add late secrets to the list in an open snapshot's directory."""
     if not found:
         return
-    all_of_it = list(dict.fromkeys([*noted(path), *found]))
+    all_of_it = list(dict.fromkeys([*read_late_secrets(path), *found]))
     target = path / FILE
     target.parent.mkdir(exist_ok=True)
     temporary = target.with_name(f".late-{os.getpid()}.json")
@@ -153,11 +155,11 @@ def note(path: Path, found: list[Late]) -> None:
     os.replace(temporary, target)
 
 
-def noted(path: Path) -> list[Late]:
+def read_late_secrets(path: Path) -> list[LateSecret]:
     """Return the late secrets noted in an open snapshot's directory. Raises DamagedInput."""
     target = path / FILE
     try:
-        return [Late(**one) for one in json.loads(target.read_text(encoding="utf-8"))]
+        return [LateSecret(**one) for one in json.loads(target.read_text(encoding="utf-8"))]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (ValueError, TypeError) as error:

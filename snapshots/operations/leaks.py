@@ -64,7 +64,7 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                 found.append(
                     Leak(
                         what,
-                        shown(view.url),
+                        public_url(view.url),
                         f"urn:{kind}:{view.address}",
                         0,
                         f"view's {kind}",
@@ -73,8 +73,8 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                 )
     finder = _Finder()
     for address, conversation in snapshot.conversations():
-        where = shown(address)
-        for number, (mine, data) in enumerate(said(conversation), 1):
+        where = public_url(address)
+        for number, (mine, data) in enumerate(messages_of_socket(conversation), 1):
             held = finder.in_body(Request("POST", "", _JSON, data)) if mine else in_bytes([data])
             for kind, value in held:
                 found.append(
@@ -83,7 +83,7 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                     )
                 )
     for failure in snapshot.failures():
-        where, given = shown(failure.request.url), failure.given
+        where, given = public_url(failure.request.url), failure.given
         for part, kind, value in finder.in_request(failure.request):
             found.append(Leak(kind, where, f"metadata of {where}", 0, part, sample(value)))
         for kind, value in in_bytes([f"{failure.told}\n{given.body if given else ''}".encode()]):
@@ -96,7 +96,7 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
 
 def _of_capture(snapshot: Snapshot, capture: Capture) -> Iterator[Leak]:
     def leak(kind: str, part: str, value: str) -> Leak:
-        return Leak(kind, shown(capture.url), capture.filename, capture.offset, part, sample(value))
+        return Leak(kind, public_url(capture.url), capture.filename, capture.offset, part, sample(value))
 
     request = Request(capture.method, capture.url)
     if capture.request_offset >= 0:
@@ -168,7 +168,7 @@ def body_pieces(snapshot: Snapshot, capture: Capture, headers: Headers) -> Itera
         yield from iter(lambda: body.read(PIECE), b"")
 
 
-def said(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
+def messages_of_socket(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, bytes]]:
     """Yield a web socket's messages: True if the client sent it, and its bytes; last the close reason.
 
     `conversation` is the metadata record. Messages that can't be read are skipped.
@@ -209,7 +209,7 @@ def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
             if not detect.PSEUDONYM.search(data, begin, end):
                 yield "password", data[begin:end].decode("utf-8", "replace")
         table = head + data[data.find(b"\n") + 1 :]
-        for one in (*detect.in_columns(table, sent=False), *detect.named(data, sent=False)):
+        for one in (*detect.in_columns(table, sent=False), *detect.named_secrets(data, sent=False)):
             yield f"member {one.name}", one.value
         yield from _private_keys(data)
 
@@ -224,7 +224,7 @@ def sample(value: str) -> str:
     return value[: min(6, len(value) // 4 + 1)].replace("\n", " ") + "…"
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """Return a URL for a report: scheme, host and path, since the query may be secret."""
     try:
         parts = urlsplit(url)

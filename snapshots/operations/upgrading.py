@@ -23,7 +23,7 @@ from stillweb.snapshots.index.cdxj import parse_line, target_of
 from stillweb.snapshots.opening import open_container
 from stillweb.snapshots.operations import late_secrets
 from stillweb.snapshots.operations.assembling import Assembly, Range, introductions, ranges
-from stillweb.snapshots.operations.diff import counts, unified
+from stillweb.snapshots.operations.diff import counts, unified_diff
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.software import software_name
 from stillweb.snapshots.text.freezing import NO_TEXT, Job, Workers, extract_all, jobs
@@ -56,7 +56,7 @@ class TextUpgrade:
     def text(self) -> str:
         """Return the unified diff, old to new; "" if the words are the same, or the new text is lost."""
         old, new = (t.markdown if t else "" for t in (self.before, self.after))
-        return "" if self.kind == LOST else unified(old, new, _maker(self.before), _maker(self.after))
+        return "" if self.kind == LOST else unified_diff(old, new, _maker(self.before), _maker(self.after))
 
     @property
     def acceptable(self) -> bool:

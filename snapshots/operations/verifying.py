@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillweb.snapshots import decompression
-from stillweb.snapshots._os.random_access import Place, Reader, chunks, hash_place, lines_in
+from stillweb.snapshots._os.random_access import ByteSource, Reader, chunks, hash_place, lines_in
 from stillweb.snapshots.contents import failures
 from stillweb.snapshots.contents.package import (
     VIEW_MEDIA,
@@ -24,15 +24,15 @@ from stillweb.snapshots.contents.package import (
     snapshot_id,
     view_from_json,
 )
-from stillweb.snapshots.decompression import TooLarge, too_large, within
+from stillweb.snapshots.decompression import TooLarge, bounded_parts, too_large
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.extras import require
 from stillweb.snapshots.http.encodings import EncodingProblem, decode_pieces
 from stillweb.snapshots.index import build
 from stillweb.snapshots.index.blocks import steps_of
 from stillweb.snapshots.index.cdxj import BROKEN, parse_line
-from stillweb.snapshots.index.gathering import Part, gathered
-from stillweb.snapshots.index.index_cache import Built
+from stillweb.snapshots.index.gathering import ScanResult, add_scan
+from stillweb.snapshots.index.index_cache import IndexBuild
 from stillweb.snapshots.index.indexing import find, missing_digests
 from stillweb.snapshots.index.pairing import settle
 from stillweb.snapshots.opening import BAD_ZIP, largest, open_container
@@ -42,9 +42,9 @@ from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.container import DIGEST, INDEX, PACKAGE, STEPS, Container
 from stillweb.snapshots.warc.messages import dechunk
 from stillweb.snapshots.warc.reading import Archives, open_block
-from stillweb.snapshots.warc.scan import Damage, NotSeekable, Scanned
+from stillweb.snapshots.warc.scan import Damage, NotSeekable, ScannedRecord
 from stillweb.snapshots.warc.warc import algorithm_of, same_digest
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 Progress = Callable[[int, int], None]
 _OURS = "warc-stillweb-session"
@@ -181,7 +181,7 @@ class _Check:
         if signature is not None and signature.sound is False:
             self.found("signature", DIGEST, -1, signature.words)
 
-    def resource(self, name: str, resource: dict[str, Any], place: Place | None) -> None:
+    def resource(self, name: str, resource: dict[str, Any], place: ByteSource | None) -> None:
         if place is None:
             self.found("package", name, -1, "is listed in datapackage.json but not there")
             return
@@ -189,7 +189,7 @@ class _Check:
         if size is None:
             self.found("package", name, -1, "has no size in datapackage.json")
         elif size != place.size:
-            self.found("package", name, -1, f"has {counted(place.size, 'byte')}, not {size}")
+            self.found("package", name, -1, f"has {pluralize(place.size, 'byte')}, not {size}")
         if wanted.startswith("sha256:") and wanted != hash_place(place):
             self.found("package", name, -1, "has another hash than datapackage.json says")
         elif not wanted:
@@ -218,12 +218,12 @@ class _Check:
 
     # -- the records
 
-    def records(self) -> Built:
+    def records(self) -> IndexBuild:
         """Check the form, length and digests of every record, and that partners exist.
 
         Partners are a revisit's original and a response's request.
         """
-        parts: list[list[Part]] = []
+        parts: list[list[ScanResult]] = []
         for name in sorted(self.container.archives):
             try:
                 parts.append(self.archive(name))
@@ -244,8 +244,8 @@ class _Check:
             self.found("revisit", name, int(offset), message)
         return built
 
-    def archive(self, name: str) -> list[Part]:
-        def inspect(item: Scanned | Damage) -> None:
+    def archive(self, name: str) -> list[ScanResult]:
+        def inspect(item: ScannedRecord | Damage) -> None:
             if isinstance(item, Damage):
                 self.found("record", name, item.offset, item.message)
                 return
@@ -267,9 +267,9 @@ class _Check:
                 self.found("pair", name, answer.offset, "the request of this response is missing")
             if answer.fault:
                 self.found("record", name, answer.offset, answer.fault)
-        return [gathered(found, Part(name))]
+        return [add_scan(found, ScanResult(name))]
 
-    def record(self, name: str, item: Scanned) -> None:
+    def record(self, name: str, item: ScannedRecord) -> None:
         kind = item.kind
         if self.read is not None:
             self.read.add((name, item.offset, kind))
@@ -321,19 +321,19 @@ class _Check:
 
     # -- the index
 
-    def index(self, built: Built) -> None:
+    def index(self, built: IndexBuild) -> None:
         """Check that index lines are sorted, match their records, and none is missing."""
         if INDEX in self.container.members and self.container.own:
-            if build.fits(self.container):
+            if build.is_index_current(self.container):
                 self.own_index(built)
-            elif not build.by_another_version(self.container):  # another version's index is never read
+            elif not build.is_of_another_version(self.container):  # another version's index is never read
                 self.found("index", INDEX, -1, "does not fit the archives; rebuild it: stillweb index")
             return
         for name in sorted(self.container.members):
             if name.startswith("indexes/") and name.endswith((".cdxj", ".cdxj.gz", ".cdx.gz", ".cdx")):
                 self.foreign_index(name)
 
-    def own_index(self, built: Built) -> None:
+    def own_index(self, built: IndexBuild) -> None:
         place = self.container.members[INDEX]
         crc = 0
         for piece in chunks(place):
@@ -406,7 +406,7 @@ class _Check:
             if uri != warc.clean_uri(str(entry.get("target", entry.get("url", "")))):
                 self.found("index", name, -1, f"line {number}: the record at {file}: {offset} is of {uri}")
 
-    def identity(self, built: Built) -> None:
+    def identity(self, built: IndexBuild) -> None:
         """Check that the id is that of the records, rules and profile."""
         own = self.container.own
         if not own:
@@ -420,7 +420,7 @@ class _Check:
         if sum(1 for _ in identities(built.lines)) != len(built.lines):
             self.found("id", INDEX, -1, "a record has no identity")
 
-    def texts(self, built: Built) -> None:
+    def texts(self, built: IndexBuild) -> None:
         """Check that frozen texts, views, failures and import reports can be read."""
         from stillweb.snapshots.snapshot import frozen_text
 
@@ -491,7 +491,7 @@ def _difference(line: bytes, right: bytes) -> str:
 # -- parts of the checks
 
 
-def _plain_lines(place: Place) -> Iterator[bytes]:
+def _plain_lines(place: ByteSource) -> Iterator[bytes]:
     """Yield the lines of a foreign index: CDXJ, plain or as ZipNum (concatenated gzip members).
 
     Raises TooLarge, and EncodingProblem if it is damaged.
@@ -499,11 +499,13 @@ def _plain_lines(place: Place) -> Iterator[bytes]:
     pieces = chunks(place)
     if place.read(0, 2) == warc.GZIP_MAGIC:
         most = decompression.MOST
-        pieces = within(decode_pieces(pieces, "gzip"), most, lambda: TooLarge(too_large(place.name, most)))
+        pieces = bounded_parts(
+            decode_pieces(pieces, "gzip"), most, lambda: TooLarge(too_large(place.name, most))
+        )
     return lines_in(pieces, LONGEST)
 
 
-def _faults_of(whole: Place) -> Iterator[tuple[str, int, str]]:
+def _faults_of(whole: ByteSource) -> Iterator[tuple[str, int, str]]:
     """Yield name, offset and message of a zip's entries that are not stored, unique, intact (CRC) and inside the snapshot."""
     with zipfile.ZipFile(Reader(whole)) as listing:
         seen: set[str] = set()
@@ -536,7 +538,7 @@ def _declared_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], 
     return (*wanted, *missing_digests(kind, fields))
 
 
-def _same_dechunked(item: Scanned, declared: str) -> bool:
+def _same_dechunked(item: ScannedRecord, declared: str) -> bool:
     """Return True if `declared` is the digest of the body without its chunk headers.
 
     Archives that keep chunk headers in the body declare either digest.

@@ -1,6 +1,6 @@
 """Detection of secrets in messages, by well-known formats and by the names of fields.
 
-Each name is judged alike wherever it occurs (`secret_field`, `given_field`), and one search (`named`) covers every
+Each name is judged alike wherever it occurs (`secret_field`, `is_secret_member`), and one search (`named_secrets`) covers every
 syntax: a JSON member at any depth, also in a string of JSON, an element or attribute of XML, a literal of GraphQL, a
 list of names and values, an argument of a command, a line of a header, a MessagePack, CBOR or BSON string, a query in
 an answer's address. The columns of a table have a search of their own (`in_columns`). The recorder replaces the secrets
@@ -104,7 +104,7 @@ _FOREIGN = (
     *("losenord", "passord", "adgangskode", "salasana", "hasło", "heslo", "jelszó", "şifre", "пароль", "лозинка", "סיסמה"),
     *("密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호", "كلمة_المرور"),
 )  # fmt: skip
-# These three patterns are searched in a name's words (`plain`), also by proxy/browser/freeze_chance.js.
+# These three patterns are searched in a name's words (`plain_name`), also by proxy/browser/freeze_chance.js.
 # A value under a strong name is a secret whatever it looks like.
 _PASSWORD = (
     rf"pass_?(?:word|wd|phrase|code)|pwd|{'|'.join(_FOREIGN)}|(?:^|_|user)ps?w\d?$"
@@ -174,7 +174,7 @@ _PLACEHOLDER = re.compile(
 
 
 @cached
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a name as lower-case words joined by `_`: `X-RapidAPI-Key`, `clientSecret` and `user[apiKey]` alike."""
     if "%" in name:
         name = unquote(name)
@@ -184,7 +184,7 @@ def plain(name: str) -> str:
 @cached
 def _strength(name: str) -> int:
     """Return 2 for a name whose values are secrets, 1 for one whose random values are, else 0."""
-    words = plain(name)
+    words = plain_name(name)
     if _never.search(words):
         return 0
     return 2 if _strong.search(words) else int(_weak.search(words) is not None)
@@ -192,7 +192,7 @@ def _strength(name: str) -> int:
 
 def says_nothing_of_secrets(name: str) -> bool:
     """Return True if a name says neither that its values may be secrets nor that they are none."""
-    return not _strength(name) and not _never.search(plain(name))
+    return not _strength(name) and not _never.search(plain_name(name))
 
 
 def secret_field(name: str, value: str) -> bool:
@@ -218,7 +218,7 @@ def without_scope(name: str, value: str) -> str:
 
 
 @cached
-def given_field(name: str, value: str) -> bool:
+def is_secret_member(name: str, value: str) -> bool:
     """Return True if a member of this name in an answer holds a secret.
 
     The test is stricter than `secret_field`, since answers also contain texts about secrets.
@@ -230,7 +230,7 @@ def given_field(name: str, value: str) -> bool:
         return True
     if len(value) > 4096 or any(map(str.isspace, value)) or "://" in value:
         return False
-    words = plain(name)
+    words = plain_name(name)
     if _password.search(words):
         return _HEAD.search(words) is not None and _chosen(value)
     known = _HEAD if strength == 2 else _HANDED_OUT
@@ -246,7 +246,7 @@ def secret_header(name: str, value: str) -> bool:
         return False
     if name.lower().startswith(("sec-", "access-control-")):
         return False
-    if strength == 2 or _HEADER.search(plain(name)):
+    if strength == 2 or _HEADER.search(plain_name(name)):
         return True
     return " " not in value and looks_drawn(value)
 
@@ -602,7 +602,7 @@ _FIELD_LINE = re.compile(rb"(?:^|[\"'`\n\r]|\\n)[ \t]{0,8}(?:export[ \t]+|-[ \t]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSecret:
     """A secret with its name, both unescaped, and the start and end of the value in the text.
 
     `quote` stands around what replaces it: a number becomes a string.
@@ -615,13 +615,13 @@ class Named:
     quote: bytes = b""
 
 
-def named(data: bytes, *, sent: bool) -> Iterator[Named]:
+def named_secrets(data: bytes, *, sent: bool) -> Iterator[NamedSecret]:
     """Yield the secrets with a telling name, in order, in a client's (`sent`) or a server's message."""
     begin = done = 0
-    if sent and (connect := connecting(data)) and connect.flags & 0x40:
+    if sent and (connect := parse_mqtt_connect(data)) and connect.flags & 0x40:
         begin, done = connect.fields[-1]
     if begin < done and not PSEUDONYM.match(data, begin):  # its length is still that of the secret
-        yield Named("password", data[begin:done].decode("utf-8", "replace"), begin, done)
+        yield NamedSecret("password", data[begin:done].decode("utf-8", "replace"), begin, done)
     # BSON begins with its length, of four bytes, of which the last is 0 in documents below 16 MB
     binary = _BINARY.match(data) is not None or data[3:4] == b"\0"
     variables: dict[str, str] = {}
@@ -631,7 +631,7 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
         if (
             binary
             and (told := _prefixed(data, at, after))
-            and (secret_field if sent else given_field)(told.name, told.value)
+            and (secret_field if sent else is_secret_member)(told.name, told.value)
         ):
             done = told.end
             yield told
@@ -657,11 +657,11 @@ def named(data: bytes, *, sent: bool) -> Iterator[Named]:
         for found in values:
             scheme = _SCHEME.match(found.value)
             if scheme is not None and found.start + scheme.end() < found.end:
-                found = Named(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
+                found = NamedSecret(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
             if (key := without_scope(name, found.value)) != found.value:
                 size = len(without_scope(name, data[found.start : found.end].decode("latin-1")))
-                found = Named(name, key, found.start, found.start + size)
-            judge = secret_header if name[0] == "-" else secret_field if sent or address else given_field
+                found = NamedSecret(name, key, found.start, found.start + size)
+            judge = secret_header if name[0] == "-" else secret_field if sent or address else is_secret_member
             if found.start >= done and judge(found.name, found.value):
                 done = max(end, found.end)
                 yield found
@@ -695,7 +695,7 @@ def _pair(data: bytes, at: int) -> int:
     return at - found.end(1) if found and (b"/" in found[2] or not found[2]) else 0
 
 
-class Connecting(NamedTuple):
+class MqttConnect(NamedTuple):
     """MQTT's CONNECT: its flags, and where the client's id, the will's topic and message, user and password stand."""
 
     flags: int
@@ -705,7 +705,7 @@ class Connecting(NamedTuple):
 _CONNECT = re.compile(rb"\x10[\x80-\xff]{0,3}[\x00-\x7f]\x00(?:\x04MQTT|\x06MQIsdp)([\x03-\x05])(.)..", re.S)
 
 
-def connecting(data: bytes) -> Connecting | None:
+def parse_mqtt_connect(data: bytes) -> MqttConnect | None:
     """Return what MQTT's CONNECT holds (version 5, 3.1); None for another message, or one whose lengths are not its own."""
     match = _CONNECT.match(data)
     if match is None:
@@ -722,7 +722,7 @@ def connecting(data: bytes) -> Connecting | None:
         if at > len(data):
             return None
         fields.append((begin, at))
-    return Connecting(flags, fields)
+    return MqttConnect(flags, fields)
 
 
 def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
@@ -735,23 +735,23 @@ def varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     return 0, -1
 
 
-def _in_query(data: bytes, end: int, name: str) -> Iterator[Named]:
+def _in_query(data: bytes, end: int, name: str) -> Iterator[NamedSecret]:
     if match := _QUERY_VALUE.match(data, end):
         value = unquote(match[1].decode("utf-8", "replace"))
         if looks_drawn(value):
-            yield Named(name, value, *match.span(1))
+            yield NamedSecret(name, value, *match.span(1))
 
 
-def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[Named]:
+def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bool) -> Iterator[NamedSecret]:
     """Yield possible values of the name from `begin` to `end`, by the syntax of the text around it."""
     if match := _QUOTED.match(data, end):
         listed, most = match["list"], end + _MOST
         while match and (found := _quoted(data, match.end(), match["open"])):
-            yield Named(name, *found)
+            yield NamedSecret(name, *found)
             match = _SECOND.match(data, found[2], most) if listed else None
         return
     if sent and (match := _NUMBER.match(data, end)):
-        yield Named(name, match["value"].decode(), *match.span("value"), match["close"] or b"")
+        yield NamedSecret(name, match["value"].decode(), *match.span("value"), match["close"] or b"")
         return
     after = data[end : end + 1]
     if after == b"=" and _ASSIGNED.match(data, end):
@@ -759,7 +759,7 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
     if after == b"=" and (match := _BARE.match(data, end)):
         value = unquote(match["value"].decode("utf-8", "replace"))
         if looks_drawn(value) or (sent and (name[0] == "-" or _chosen(value))):
-            yield Named(name, value, *match.span("value"))
+            yield NamedSecret(name, value, *match.span("value"))
         return
     if (
         after in b": \t="
@@ -768,21 +768,21 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
     ):
         value = match["value"].decode("utf-8", "replace")
         if looks_drawn(value) or (
-            sent and _password.search(plain(name)) and _chosen(value) and re.search(r"\d", value)
+            sent and _password.search(plain_name(name)) and _chosen(value) and re.search(r"\d", value)
         ):
-            yield Named(name, value, *match.span("value"))
+            yield NamedSecret(name, value, *match.span("value"))
             return
     if (after == b">" or after.isspace()) and _TAG.search(data, max(0, begin - 42), begin):
         if match := _ELEMENT.match(data, end):
-            yield Named(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))
+            yield NamedSecret(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))
         return
     if after == b" " and data[begin : begin + 1] == b"-" and (match := _ARGUMENT.match(data, end)):
         value = match["value"].decode("utf-8", "replace")
         if sent or looks_drawn(value):
-            yield Named(name, value, *match.span("value"))
+            yield NamedSecret(name, value, *match.span("value"))
         return
     if after == b"<" and data[begin - 1 : begin] == b">" and (match := _IN_ELEMENT.match(data, end)):
-        yield Named(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))
+        yield NamedSecret(name, unescape(match["value"].decode("utf-8", "replace")), *match.span("value"))
         return
     if match := _QUOTE.match(data, end):
         yield from _in_list(data, begin, end, done, name, match[0], sent=sent)
@@ -790,27 +790,27 @@ def _values(data: bytes, begin: int, end: int, done: int, name: str, *, sent: bo
 
 def _in_list(
     data: bytes, begin: int, end: int, done: int, name: str, quote: bytes, *, sent: bool
-) -> Iterator[Named]:
+) -> Iterator[NamedSecret]:
     """Yield possible values of a quoted name in a list of names and values, in a pair, or in a list of arguments."""
     opened = begin - len(quote)
     if data[max(0, opened) : begin] != quote:
         return
     if _NAMED_SO.search(data, max(0, opened - 40), opened):
-        if not sent and _strength(name) < 2:  # form fields, which `held_by_forms` judges
+        if not sent and _strength(name) < 2:  # form fields, which `secrets_in_forms` judges
             return
         if (match := _AFTER.match(data, end)) and (found := _quoted(data, match.end(), match["open"])):
-            yield Named(name, *found)
+            yield NamedSecret(name, *found)
         start = max(done, opened - 600, *(data.rfind(mark, 0, opened) for mark in (b"{", b"<")))
         for match in _BEFORE.finditer(data, start, opened):
             if found := _quoted(data, match.end(), match["open"]):
-                yield Named(name, *found)
+                yield NamedSecret(name, *found)
     elif (match := _SECOND.match(data, end)) and (found := _quoted(data, match.end(), match["open"])):
         pair = data[:opened].rstrip()[-1:] in (b"[", b"(") and data[found[2] + len(quote) :].lstrip()[:1] in (
             b"]",
             b")",
         )
         if name.startswith("-") or pair:
-            yield Named(name, *found)
+            yield NamedSecret(name, *found)
 
 
 def _quoted(data: bytes, start: int, quote: bytes) -> tuple[str, int, int] | None:
@@ -844,11 +844,11 @@ def _quoted(data: bytes, start: int, quote: bytes) -> tuple[str, int, int] | Non
         return None
     text = data[start:end].decode("utf-8", "replace")
     for _ in range((slashes + 1).bit_length()):
-        text = unescaped(text)
+        text = unescape_json(text)
     return text, start, end
 
 
-def unescaped(text: str) -> str:
+def unescape_json(text: str) -> str:
     """Decode the escapes of a JSON string given without its quotes; return other texts unchanged."""
     if "\\" not in text:
         return text
@@ -869,7 +869,7 @@ _BSON = re.compile(
 )  # an element of text (https://bsonspec.org/spec.html)
 
 
-def _prefixed(data: bytes, at: int, after: int) -> Named | None:
+def _prefixed(data: bytes, at: int, after: int) -> NamedSecret | None:
     """Return the value of the name around `at` if its length stands before it, as in MessagePack, CBOR and BSON.
 
     A text that was replaced has none; its length is still that of the secret.
@@ -892,12 +892,12 @@ def _prefixed(data: bytes, at: int, after: int) -> Named | None:
     return None
 
 
-def _text(data: bytes, name: bytes, begin: int, length: int) -> Named | None:
+def _text(data: bytes, name: bytes, begin: int, length: int) -> NamedSecret | None:
     value = data[begin : begin + length] if 0 < length <= 4 * _MOST else b""
     if not 0 < length == len(value) or not name.isascii() or PSEUDONYM.match(data, begin):
         return None
     try:
-        return Named(name.decode(), value.decode(), begin, begin + length)
+        return NamedSecret(name.decode(), value.decode(), begin, begin + length)
     except UnicodeDecodeError:
         return None
 
@@ -906,7 +906,7 @@ def _text(data: bytes, name: bytes, begin: int, length: int) -> Named | None:
 _COLUMN = re.compile(rb'("?)[\w\x80-\xff](?:[\w\x80-\xff .()/#@-]{0,99})\1')
 
 
-def in_columns(table: bytes, *, sent: bool) -> Iterator[Named]:
+def in_columns(table: bytes, *, sent: bool) -> Iterator[NamedSecret]:
     """Yield the secrets in the columns of a table (RFC 4180, also with other marks) whose first line names them."""
     rows = table.find(b"\n", 0, 16 * _MOST) + 1
     line = table[:rows].removeprefix(b"\xef\xbb\xbf").rstrip()
@@ -917,14 +917,14 @@ def in_columns(table: bytes, *, sent: bool) -> Iterator[Named]:
     names = [cell.strip(b'"').decode("utf-8", "replace") for cell in cells]
     if not any(map(_strength, names)):
         return
-    judge = secret_field if sent else given_field
+    judge = secret_field if sent else is_secret_member
     column = 0
     for cell in re.finditer(rb'("[^"]*(?:""[^"]*)*"|[^%s\r\n]*)\r?([%s\n]|\Z)' % (mark, mark), table[rows:]):
         value = cell[1].decode("utf-8", "replace")
         if value[:1] == '"':
             value = value[1:-1].replace('""', '"')
         if column < len(names) and value and judge(names[column], value):
-            yield Named(names[column], value, rows + cell.start(1), rows + cell.end(1))
+            yield NamedSecret(names[column], value, rows + cell.start(1), rows + cell.end(1))
         column = column + 1 if cell[2] == mark else 0
 
 
@@ -935,7 +935,7 @@ _INPUT = re.compile(rb"<[iI](?:nput|NPUT)\b(?:[^>\"']|\"[^\"]*\"|'[^']*'){1,4096
 _ATTRIBUTE = re.compile(rb"([a-zA-Z]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 
-def held_by_forms(page: bytes) -> Iterator[str]:
+def secrets_in_forms(page: bytes) -> Iterator[str]:
     """Yield the secrets in hidden fields of a page's forms.
 
     The client sends them later, but by then the page would be stored with the secrets.

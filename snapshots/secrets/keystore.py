@@ -3,7 +3,7 @@
 A snapshot's key is derived from the user's master key and from a salt that the snapshot carries.
 
 At its end, a recording is searched for secrets that were learned late. If it is killed first, sealing does that, with
-the secrets in `Learned`. They are stored in the open snapshot's directory, encrypted with a key that is derived from
+the secrets in `SecretFile`. They are stored in the open snapshot's directory, encrypted with a key that is derived from
 the master key, which isn't stored there, and are deleted after the search. The file's name begins with a dot, so that
 it is no part of a snapshot.
 
@@ -94,7 +94,7 @@ def snapshot_key(salt: str, directory: Path) -> bytes:
     return hmac.digest(bytes.fromhex(text.decode()), b"stillweb snapshot key v1\n" + salt.encode(), "sha256")
 
 
-class Learned:
+class SecretFile:
     """Encrypted file of secrets in a snapshot's or a run's directory; `key` is that of the pseudonyms."""
 
     def __init__(self, directory: Path, key: bytes, name: str = LEARNED) -> None:
@@ -149,7 +149,7 @@ def split(pseudonym: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if found else None
 
 
-def quickly_proved(secret: str) -> bool:
+def has_quick_proof(secret: str) -> bool:
     """Return True if the proof of a secret is a quick one, as nobody chose it."""
     return len(secret) >= DRAWN and looks_random(secret)
 
@@ -158,6 +158,6 @@ def quickly_proved(secret: str) -> bool:
 def proof_of(secret: str, salt: str) -> str:
     """Return the hash of a secret for its proof; it takes about 30 ms for a secret that somebody may have chosen."""
     text, mixed = secret.encode("utf-8", "surrogatepass"), b"stillweb proof 1\n" + salt.encode()
-    if quickly_proved(secret):
+    if has_quick_proof(secret):
         return hmac.digest(mixed, text, "sha256").hex()[:DIGITS]
     return hashlib.scrypt(text, salt=mixed, maxmem=1 << 26, dklen=16, **COST).hex()[:DIGITS]

@@ -12,7 +12,7 @@ salt that the snapshot carries. Two snapshots of one user share no pseudonym, an
 the proof. Another user who replays the snapshot needs no key: the proof tells the recorded secret from
 others (`stillweb.snapshots.identity.recognising`), and `mask` makes requests comparable whatever secret is sent.
 
-The only I/O is to read keys and to store learned secrets (`keystore.Learned`). Messages without secrets are returned
+The only I/O is to read keys and to store learned secrets (`keystore.SecretFile`). Messages without secrets are returned
 as the same object. `stillweb.snapshots.secrets.detect` decides which names and formats are secrets.
 """
 
@@ -37,7 +37,7 @@ from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets import detect
-from stillweb.snapshots.secrets.keystore import Learned, proof_tail, salt_of, snapshot_key
+from stillweb.snapshots.secrets.keystore import SecretFile, proof_tail, salt_of, snapshot_key
 from stillweb.snapshots.yielding import cut_at
 
 PREFIX = "stillweb-secret-"
@@ -75,10 +75,10 @@ class Redactor:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._learned: Learned | None = None
+        self._learned: SecretFile | None = None
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
-        self._sought = Sought()
+        self._sought = ReplacementSet()
         self._fields: set[str] = set()  # of forms that hold a password, whatever their name
 
     @classmethod
@@ -87,19 +87,19 @@ class Redactor:
     ) -> Redactor:
         """Return the redactor of an open snapshot directory; `state` is the user's state directory.
 
-        `key` is that of the pseudonyms where it is known, so that `state` is not read. With `keep=True` it starts with the secrets in the snapshot's `keystore.Learned`, and stores new ones there.
+        `key` is that of the pseudonyms where it is known, so that `state` is not read. With `keep=True` it starts with the secrets in the snapshot's `keystore.SecretFile`, and stores new ones there.
         Raises DamagedInput and OSError like `salt_of` and `snapshot_key`.
         """
         redactor = cls(key or snapshot_key(salt_of(snapshot), state))
         if keep:
-            learned = Learned(snapshot, redactor._key)
+            learned = SecretFile(snapshot, redactor._key)
             for secret in learned.read()[0]:
                 redactor.learn(secret)
             redactor._learned = learned
         return redactor
 
     @property
-    def learned(self) -> Learned | None:
+    def learned(self) -> SecretFile | None:
         """File in which learned secrets are stored; None without `keep`."""
         return self._learned
 
@@ -158,7 +158,7 @@ class Redactor:
         url = self.url(request.url)
         body = request.body
         if body:
-            coding = encodings.sent_coding(body, _get(headers, "content-encoding"))
+            coding = encodings.request_coding(body, _get(headers, "content-encoding"))
             body, headers = self._body(body, headers, coding, self._learn_fields, sys.maxsize)
         if url is request.url and headers is request.headers and body is request.body:
             return request
@@ -231,7 +231,7 @@ class Redactor:
         """Replace the known secrets in a large stored body; return None if it has none, else the new pieces.
 
         `pieces` is read twice, so it must be a list, or an object whose `__iter__` rewinds. The new body has the same
-        content encoding; its headers are `altered(headers)`.
+        content encoding; its headers are `with_new_length(headers)`.
         """
         encoding = _get(headers, "content-encoding")
         if not self._sought.count:
@@ -260,7 +260,7 @@ class Redactor:
         textual = not media or TEXTUAL.search(media) is not None or BINARY.search(media) is not None
         if not textual and (not self._sought.count or not encodings.codings(encoding)):
             changed = self._sought.replace(body)
-            return (body, headers) if changed is body else (changed, altered(headers, len(changed)))
+            return (body, headers) if changed is body else (changed, with_new_length(headers, len(changed)))
         try:
             plain = encodings.decode(body, encoding)
         except encodings.EncodingProblem:
@@ -270,7 +270,7 @@ class Redactor:
         if changed is plain or changed == plain:
             return body, headers
         packed = encodings.encode(changed, encoding)
-        return packed, altered(headers, len(packed))
+        return packed, with_new_length(headers, len(packed))
 
     def _learn_fields(self, body: bytes, media: str) -> bytes:
         """Replace the named secrets in a request's body, and learn those of well-known formats."""
@@ -290,7 +290,7 @@ class Redactor:
 
     def _learn_given(self, body: bytes, media: str) -> bytes:
         """Replace the named secrets in an answer's body, and learn those in forms and of well-known formats."""
-        for value in detect.held_by_forms(body):
+        for value in detect.secrets_in_forms(body):
             self.found("hidden field", value)
         self._fields.update(detect.password_fields(body))
         if opened := detect.OPENED.match(body):
@@ -303,9 +303,9 @@ class Redactor:
             for match in detect.PRIVATE_KEY.finditer(body):
                 self.found("private key", match[0].decode("latin-1"))
         body = self._replaced(body, detect.in_columns(body, sent=sent))
-        return self._replaced(body, detect.named(body, sent=sent))
+        return self._replaced(body, detect.named_secrets(body, sent=sent))
 
-    def _replaced(self, body: bytes, found: Iterable[detect.Named]) -> bytes:
+    def _replaced(self, body: bytes, found: Iterable[detect.NamedSecret]) -> bytes:
         out, at = [], 0
         for one in found:
             name = self.found(f"member {one.name}", one.value).encode()
@@ -435,7 +435,7 @@ class Redactor:
         return text if changed is data else changed.decode("utf-8", how)
 
 
-def altered(headers: Headers, length: int | None = None) -> Headers:
+def with_new_length(headers: Headers, length: int | None = None) -> Headers:
     """Return the headers for a changed body: with its length, without the digests of the old bytes.
 
     Without `length` (a stream) there is no Content-Length, and the writer adds it.
@@ -521,7 +521,7 @@ def claims_of(secret: str) -> str:
         told = [json.loads(part) for part in (head, claims)]
     except (binascii.Error, ValueError):
         return ""
-    bare = all(isinstance(one, dict) for one in told) and not any(detect.named(claims, sent=True))
+    bare = all(isinstance(one, dict) for one in told) and not any(detect.named_secrets(claims, sent=True))
     return found[1] if bare and not detect.has_format(claims) else ""
 
 
@@ -535,7 +535,7 @@ def _numbers_of(secret: str) -> str:
         return ""
     bare = {name: value if isinstance(value, int | float) else "" for name, value in told.items()}
     text = json.dumps(bare, separators=(",", ":")).encode()
-    if any(detect.named(text, sent=True)) or detect.has_format(text):
+    if any(detect.named_secrets(text, sent=True)) or detect.has_format(text):
         return ""
     return base64.urlsafe_b64encode(text).decode().rstrip("=") + "."
 
@@ -553,7 +553,7 @@ def basic_password(encoded: str) -> str:
 FEW = 24  # strings that are searched one by one
 
 
-class Sought:
+class ReplacementSet:
     """A growing set of byte strings with their replacements. Readers never wait for `add`."""
 
     def __init__(self) -> None:
@@ -563,8 +563,8 @@ class Sought:
         # replaced as a whole: (strings that are searched one by one, regular expression of the others or None)
         self._state: tuple[tuple[bytes, ...], re.Pattern[bytes] | None] = ((), None)
 
-    def __copy__(self) -> Sought:
-        own = Sought()
+    def __copy__(self) -> ReplacementSet:
+        own = ReplacementSet()
         own._all, own._longest, own._state = self._all, self._longest, self._state
         return own
 

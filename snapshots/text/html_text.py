@@ -307,7 +307,7 @@ def lost_words(tree: Element, text: PageText) -> list[str]:
             continue
         if element.tail and element is not tree:
             stack.append(element.tail)
-        if not isinstance(element.tag, str) or element.tag in _UNREAD or hidden(element):
+        if not isinstance(element.tag, str) or element.tag in _UNREAD or is_marked_hidden(element):
             pieces.append(" ")
             continue
         apart = element.tag in _APART or element.get("role") in _CELLS
@@ -487,7 +487,7 @@ class _Renderer:
 
     def _apart(self, element: Element, tag: str) -> bool:
         """Handle hidden elements and boilerplate; return True if the element is done with."""
-        is_hidden = hidden(element)
+        is_hidden = is_marked_hidden(element)
         if is_hidden and (self._judge is None or next(element.iterdescendants("math"), None) is not None):
             return True
         if not is_hidden and (self._judge is None or self._main or not _is_boilerplate(element, tag)):
@@ -691,7 +691,7 @@ def _marks(element: Element, tag: str) -> Iterator[str]:
     """Yield the marks of a list's items as a browser numbers them (HTML, 4.4.5 and 4.4.8)."""
     if tag != "ol":
         yield from repeat("- ")
-    items = [one for one in element.iterchildren("li") if not hidden(one)]
+    items = [one for one in element.iterchildren("li") if not is_marked_hidden(one)]
     back = element.get("reversed") is not None
     number = _integer(element.get("start"), len(items) if back else 1)
     kind = element.get("type") or "1"
@@ -875,7 +875,7 @@ def _tidy(text: str) -> str:
     return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def hidden(element: Element) -> bool:
+def is_marked_hidden(element: Element) -> bool:
     """Return True if markup says that an element isn't shown."""
     if element.tag == "dialog" and element.get("open") is None:
         return True
@@ -911,8 +911,8 @@ def is_data_table(table: Element) -> bool:
 def _words(element: Element, links: bool) -> str:
     if not len(element):  # most cells; the result is that of the renderer
         text = (element.text or "").translate(_INVISIBLE)
-        return "" if hidden(element) else SPACE.sub(" ", text).strip()
-    return "" if hidden(element) else _Renderer(links=links, in_cell=True).cell(element).strip()
+        return "" if is_marked_hidden(element) else SPACE.sub(" ", text).strip()
+    return "" if is_marked_hidden(element) else _Renderer(links=links, in_cell=True).cell(element).strip()
 
 
 def _span(cell: Element, name: str, most: int) -> int:
@@ -922,7 +922,7 @@ def _span(cell: Element, name: str, most: int) -> int:
     return max(1, min(int(value), most)) if len(value) < 10 and value.isascii() and value.isdigit() else 1
 
 
-def laid_out(table: Element) -> int:
+def count_cells(table: Element) -> int:
     """Return the number of cells of a table as a rectangle, with spanning cells repeated in all their places."""
     own = [[cell for cell in row if cell.tag in ("td", "th")] for row in table.iter("tr")]
     height = len(own)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 # Of the process that reads a PDF: pdfium knows no limits, and a small file can unpack to much, repeat its parts or break it.
 MEMORY = 300 << 20  # bytes, beside three times the file
@@ -173,7 +173,7 @@ def _pages(data: bytes, out: PdfText) -> None:
         document.close()
     if comments:
         out.warnings.append(
-            f"{counted(comments, 'comment')} that no page shows {'is' if comments == 1 else 'are'} not read"
+            f"{pluralize(comments, 'comment')} that no page shows {'is' if comments == 1 else 'are'} not read"
         )
     if damaged:
         out.warnings.append(f"damaged: of pages {spans(damaged)} nothing can be read")

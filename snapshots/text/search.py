@@ -145,7 +145,7 @@ def stem(word: str) -> str:
     return word[:-1]
 
 
-def plain(markdown: str) -> str:
+def plain_text(markdown: str) -> str:
     """Return markdown without its marks and link targets, on one line, for snippets."""
     return _SPACE.sub(" ", _MARKUP.sub(" ", _MARKUP_LINK.sub("", markdown))).strip()
 
@@ -179,12 +179,12 @@ class SearchIndex:
         self._addresses: list[str] = []
         self._titles: list[str] = []
         self._again: set[int] = set()  # numbers of texts that are found at another address of their site
-        with refused_by_the_machine(folder), ExitStack() as unless_built:
+        with machine_errors(folder), ExitStack() as unless_built:
             place = folder or Path(tempfile.mkdtemp(prefix="stillweb-search-"))
             if folder is None:
                 unless_built.callback(shutil.rmtree, place, ignore_errors=True)
             self._open(place)
-            self._shown = Shown(place / "shown")
+            self._shown = SnippetTexts(place / "shown")
             self._remove = weakref.finalize(self, _forget, self._shown, None if folder else str(place))
             unless_built.callback(self._remove)
             self._build(texts, progress)
@@ -201,7 +201,7 @@ class SearchIndex:
         """Open the index in a folder, whose files must be unchanged. Raises OSError, ValueError."""
         index = cls.__new__(cls)
         index._open(folder)
-        index._shown = Shown.saved(folder / "shown")
+        index._shown = SnippetTexts.saved(folder / "shown")
         index._remove = weakref.finalize(index, _forget, index._shown, None)
         index._addresses, index._titles, again = json.loads((folder / NAMES).read_text(encoding="ascii"))
         index._again = set(again)
@@ -234,7 +234,7 @@ class SearchIndex:
         writer = self._index.writer(heap_size=HEAP, num_threads=1)
         site, said = "", dict[tuple[str, str], int]()  # of the current site: title and text -> number
         for number, text in enumerate(sorted_by_address(texts)):
-            shown = plain(text.markdown)
+            shown = plain_text(text.markdown)
             body = " ".join(tokens(shown))
             kind = "pdf" if text.pages is not None else "html"
             address = text.address
@@ -342,7 +342,7 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-class Shown:
+class SnippetTexts:
     """File of the texts that snippets are cut from, each compressed by itself and read by number from any thread.
 
     `add` all of them and `flush` before the first is read. `close` doesn't delete the file.
@@ -359,7 +359,7 @@ class Shown:
             self._ends.tofile(out)
 
     @classmethod
-    def saved(cls, path: str | os.PathLike[str]) -> Shown:
+    def saved(cls, path: str | os.PathLike[str]) -> SnippetTexts:
         """Open saved texts for reading. Raises OSError, ValueError."""
         shown = cls.__new__(cls)
         shown._ends = array("Q")
@@ -386,7 +386,7 @@ class Shown:
         self._file.close()
 
 
-def _forget(shown: Shown, folder: str | None) -> None:
+def _forget(shown: SnippetTexts, folder: str | None) -> None:
     with suppress(OSError):  # bytes that can't be flushed aren't needed any more
         shown.close()
     if folder is not None:
@@ -506,7 +506,7 @@ _SYSTEM = re.compile(r"(?:os error|Os \{ code:) (\d+)")  # errno in the text of 
 
 
 @contextmanager
-def refused_by_the_machine(folder: Path | None) -> Iterator[None]:
+def machine_errors(folder: Path | None) -> Iterator[None]:
     """Turn the system's errors within the `with` block (full disk, too many open files) into MissingCapability, or into OSError.
 
     OSError is raised if the caller gave the `folder` and so can choose another, and if there are too many open files,

@@ -19,9 +19,9 @@ import msgspec
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.decompression import IN_MEMORY
 from stillweb.snapshots.http import charsets, encodings
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.text import pdf_text
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 HTML = "text/html"
 PDF = "application/pdf"
@@ -87,7 +87,7 @@ class FrozenText:
 
         Records of other tools have no `media`: their text is kept whole.
         """
-        shaped(dict(record), _Stored)
+        convert(dict(record), _Stored)
         if "media" not in record:
             return cls(address, text, None, "", "text/plain", extractor, version, dict(record))
         pages: tuple[str, ...] | None = None
@@ -192,7 +192,7 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
     if capture is not None:
         meta["digest"] = capture.digest
     warnings: list[str] = []
-    body, problem = unpacked(response)
+    body, problem = unpack_body(response)
     if problem:
         warnings.append(f"{BROKEN}{problem}")
     label = response.header("content-type")
@@ -206,7 +206,7 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
     return None
 
 
-def unpacked(response: Response) -> tuple[bytes, str]:
+def unpack_body(response: Response) -> tuple[bytes, str]:
     """Return a body without its content encoding, and what is wrong with it, else "".
 
     A broken body is decoded up to the error. Bodies are cut to the first `READ` bytes, except PDFs, which can't be
@@ -291,7 +291,7 @@ def extract_html(
         notes.append("trafilatura found no text: plain text")
     if lost := html_text.lost_words(tree, page):
         named = ", ".join(lost[:LOST_NAMED]) + (", …" if len(lost) > LOST_NAMED else "")
-        notes.append(f"{counted(len(lost), 'word')} of the page not in its text: {named}")
+        notes.append(f"{pluralize(len(lost), 'word')} of the page not in its text: {named}")
     if page.left_out:
         known["left_out"] = sum(len(line.split()) for line in page.left_out)
     return result(page.markdown, title, html_text.NAME if kept is not None else html_text.PLAIN)
@@ -322,7 +322,7 @@ def _too_much(tree: Any) -> str:
         return f"{deepest} levels of elements"
     if inline > MOST_INLINE**2:
         return "too many inline elements together"
-    cells = sum(map(html_text.laid_out, tree.iter("table")))
+    cells = sum(map(html_text.count_cells, tree.iter("table")))
     return f"{cells} cells of tables, as they span" if cells > html_text.MOST_CELLS else ""
 
 

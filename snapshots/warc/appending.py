@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stillweb.snapshots._os.atomic_write import atomic_file, naming, sync_folder
-from stillweb.snapshots._os.random_access import CHUNK, FilePlace
+from stillweb.snapshots._os.random_access import CHUNK, FileSource
 from stillweb.snapshots.errors import FULL_DISK, MissingCapability, NoRoom, StillwebError, UsageError
 from stillweb.snapshots.warc.scan import Damage, scan
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 class AppendFile:
@@ -144,7 +144,7 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> int:
 
 def repair(path: Path) -> str | None:
     """Cut off an incomplete last record. Return a note for the user, or None if the file was complete."""
-    place = FilePlace(path)
+    place = FileSource(path)
     try:
         damage = None
         for item in scan(place):
@@ -157,5 +157,5 @@ def repair(path: Path) -> str | None:
     os.truncate(path, damage.offset)
     return (
         f"{path.name}: the last record was not written to its end:"
-        f" {counted(size - damage.offset, 'byte')} cut off at offset {damage.offset}"
+        f" {pluralize(size - damage.offset, 'byte')} cut off at offset {damage.offset}"
     )

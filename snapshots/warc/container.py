@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from stillweb.snapshots._os.cache import derived
-from stillweb.snapshots._os.random_access import FilePlace, Place, chunks
+from stillweb.snapshots._os.cache import derived_file
+from stillweb.snapshots._os.random_access import ByteSource, FileSource, chunks
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.notes import Damaged
+from stillweb.snapshots.notes import DamageNote
 from stillweb.snapshots.profile import Profile
-from stillweb.snapshots.shapes import must_be_unicode, shaped
+from stillweb.snapshots.shapes import convert, must_be_unicode
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.scan import PIECE
 
@@ -58,7 +58,7 @@ class IndexStamp(msgspec.Struct):
     steps: dict[str, int] | None = None
 
 
-class Own(msgspec.Struct):
+class StillwebMember(msgspec.Struct):
     """The `stillweb` member of datapackage.json."""
 
     id: str | None = None
@@ -77,11 +77,11 @@ class Container:
 
     path: str
     kind: str  # "wacz", "directory", "archive" or "several" (WACZs or bare archives in a zip)
-    archives: dict[str, Place]
-    members: dict[str, Place] = field(default_factory=dict)
+    archives: dict[str, ByteSource]
+    members: dict[str, ByteSource] = field(default_factory=dict)
     stamp: str = ""  # identifies the bytes: names, sizes and modification times of the files
     package: dict[str, Any] = field(default_factory=dict)
-    whole: Place | None = None  # the zip file itself
+    whole: ByteSource | None = None  # the zip file itself
     plain: set[str] = field(default_factory=set)  # names of archives that were replaced by a plain copy
     doubted: str = ""  # why datapackage.json is distrusted
     left_out: list[str] = field(default_factory=list)  # members that are not read, with the reason
@@ -118,9 +118,9 @@ class Container:
             return
         place = self.archives[name]
         stamp = f"plain 2 {self.stamp} {name} {place.size}"
-        copy = derived("plain.warc", stamp, lambda out: unpacked(place, out))
+        copy = derived_file("plain.warc", stamp, lambda out: unpack_archive(place, out))
         place.close()
-        self.archives[name] = FilePlace(copy, name=name)
+        self.archives[name] = FileSource(copy, name=name)
         self.plain.add(name)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Container:
             self.whole.close()
 
 
-def unpacked(place: Place, out: BinaryIO) -> None:
+def unpack_archive(place: ByteSource, out: BinaryIO) -> None:
     """Write the uncompressed bytes of all members of an archive to `out`.
 
     Stops at damage. A record cut there is detected by its length. After a complete record, a line that is
@@ -181,8 +181,8 @@ def open_directory(root: Path) -> Container:
     container = Container(
         str(root),
         "directory",
-        {n.removeprefix(ARCHIVE): FilePlace(p) for n, p in archives.items()},
-        {n: FilePlace(p) for n, p in names.items() if n not in archives and n.count("/") < 2},
+        {n.removeprefix(ARCHIVE): FileSource(p) for n, p in archives.items()},
+        {n: FileSource(p) for n, p in names.items() if n not in archives and n.count("/") < 2},
         "\n".join(stamp_of(p) for p in archives.values()),
     )
     container.package = read_package(container)
@@ -197,7 +197,7 @@ def read_package(container: Container) -> dict[str, Any]:
     try:
         data = container.member(PACKAGE)
     except TooLarge as error:
-        container.left_out.append(Damaged(str(error)))
+        container.left_out.append(DamageNote(str(error)))
         return {}
     if data is None:
         return {}
@@ -210,7 +210,7 @@ def read_package(container: Container) -> dict[str, Any]:
         container.doubted = f"has another hash than {DIGEST} says"
     elif isinstance(value, dict) and "stillweb" in value:
         try:
-            shaped(value["stillweb"], Own)
+            convert(value["stillweb"], StillwebMember)
             must_be_unicode(value["stillweb"])
         except ValueError as error:
             container.doubted = f"its member stillweb can't be read ({error})"

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.random_access import Place, chunks
+from stillweb.snapshots._os.random_access import ByteSource, chunks
 
 LEVEL = 2
 RAW = -15  # wbits: bare deflate
@@ -102,7 +102,7 @@ def pack_file(out: BinaryIO, heads: bytes, body: Iterable[bytes]) -> None:
     out.seek(0, 2)
 
 
-def heads_of(place: Place, buffer: bytes, base: int, at: int) -> Unpacked | None:
+def heads_of(place: ByteSource, buffer: bytes, base: int, at: int) -> Unpacked | None:
     """Return the heads of a member written by Stillweb, or its whole content if its body is small.
 
     `buffer` holds the file's bytes from offset `base` on. Returns None if anything differs from what

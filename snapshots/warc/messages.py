@@ -70,7 +70,7 @@ def _fields(lines: bytes) -> Headers:
     return tuple([(n, v.strip(_SPACE)) for n, colon, v in parts if colon and n])
 
 
-def glance(head: bytes) -> tuple[int, str, tuple[str, ...], bool] | None:
+def head_facts(head: bytes) -> tuple[int, str, tuple[str, ...], bool] | None:
     """Return status, Content-Type, the request fields named in Vary, and whether it sets cookies, of a response head.
 
     None if it is none. Much faster than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours

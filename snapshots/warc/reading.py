@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from stillweb.snapshots._os.random_access import CHUNK, Place, chunks
+from stillweb.snapshots._os.random_access import CHUNK, ByteSource, chunks
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.dates import timestamp_of
 from stillweb.snapshots.decompression import TooLarge
@@ -18,7 +18,7 @@ from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc import messages, warc
 from stillweb.snapshots.warc.messages import dechunked
 from stillweb.snapshots.warc.warc import Fields, Proof, clean_uri, contradicts
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 LARGE = 1 << 20  # stored bytes from which a record is streamed to get its head
 
@@ -28,7 +28,7 @@ _CLOSING = b"\r\n\r\n"
 class Archives:
     """The WARC and ARC files of a snapshot by name. Safe for concurrent reads."""
 
-    def __init__(self, files: Mapping[str, Place]) -> None:
+    def __init__(self, files: Mapping[str, ByteSource]) -> None:
         self.files = files
 
     def record(self, filename: str, offset: int, length: int) -> warc.Record:
@@ -216,7 +216,7 @@ def _lead(pieces: Iterator[bytes]) -> bytes:
     return lead
 
 
-def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Iterator[bytes], int]:
+def open_block(place: ByteSource, offset: int, length: int) -> tuple[warc.Fields, Iterator[bytes], int]:
     """Return a record's fields, its block in pieces, and the block's declared length."""
     stored = chunks(place, offset, offset + length)
     first = next(stored, b"")
@@ -233,7 +233,7 @@ def open_block(place: Place, offset: int, length: int) -> tuple[warc.Fields, Ite
         raise DamagedInput(f"{place.name}: no WARC record at offset {offset}; rebuild the index")
     fields, start = head
     declared = warc.declared_length(fields)
-    proof = Proof(None if warc.proved(first) else fields.get("warc-block-digest"))
+    proof = Proof(None if warc.has_checksum(first) else fields.get("warc-block-digest"))
     block = _limited(itertools.chain([lead[start:]], stream), declared, place.name, offset, proof)
     return fields, block, declared
 
@@ -254,7 +254,7 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
                 pass  # read to the end: its checksum follows
             proof.feed(piece[:left])
             if not proof.holds():
-                raise warc.not_held(name, offset)
+                raise warc.digest_error(name, offset)
             yield piece[:left]
             return
         left -= len(piece)
@@ -262,7 +262,7 @@ def _limited(pieces: Iterator[bytes], size: int, name: str, offset: int, proof: 
         if piece:
             yield piece
     if left:
-        raise DamagedInput(f"{name}: the record at offset {offset} ends {counted(left, 'byte')} early")
+        raise DamagedInput(f"{name}: the record at offset {offset} ends {pluralize(left, 'byte')} early")
 
 
 def _unended(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.random_access import Place, Unreadable, as_much, chunks
+from stillweb.snapshots._os.random_access import ByteSource, Unreadable, as_much, chunks
 from stillweb.snapshots.decompression import GZIP
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.members import GZIP_HEAD, GZIP_START, GZIP_UNDATED, MAX_WHOLE, Unpacked, heads_of
@@ -36,7 +36,7 @@ class NotSeekable(Exception):
 
 
 @dataclass(slots=True)
-class Scanned:
+class ScannedRecord:
     """A scanned record. `start` is its block, or the beginning of a large block."""
 
     offset: int
@@ -76,14 +76,14 @@ _BODIES = ("request", "warcinfo")  # record types whose blocks are always needed
 
 
 def scan(
-    place: Place,
+    place: ByteSource,
     start: int = 0,
     end: int | None = None,
     *,
     hashes: Wanted | None = None,
     bodies: bool = True,
     pairs: Pairs | None = None,
-) -> Iterator[Scanned | Damage]:
+) -> Iterator[ScannedRecord | Damage]:
     """Yield every record that begins between `start` and `end`, and every damage.
 
     `hashes(kind, fields)` names the ("payload" or "block", algorithm) pairs to compute for a record.
@@ -96,7 +96,7 @@ def scan(
     at = start
     buffer = b""
     base = at  # file offset of the buffer
-    found: Scanned | Damage | None
+    found: ScannedRecord | Damage | None
     small: Unpacked | None
     ahead: Unpacked | None = None  # the next member, if it was decompressed already
     try:
@@ -152,7 +152,7 @@ def scan(
         yield Damage(at, end, f"nothing from here on is taken: {error}")
 
 
-def _behind(place: Place, at: int, damage: Damage) -> int:
+def _behind(place: ByteSource, at: int, damage: Damage) -> int:
     """Return the offset where reading can go on after damage, and set `damage.truncated`."""
     found = boundary_after(place, at + 1)
     damage.truncated = found is None
@@ -167,7 +167,7 @@ def _blank(buffer: bytes, at: int) -> int:
     return stop - at
 
 
-def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unpacked | None:
+def _small(place: ByteSource, buffer: bytes, base: int, at: int, bodies: bool) -> Unpacked | None:
     """Return a small member that lies in the buffer, or (without `bodies`) its heads; else None."""
     if not bodies and (found := heads_of(place, buffer, base, at)) is not None:
         return found
@@ -194,7 +194,9 @@ def _small(place: Place, buffer: bytes, base: int, at: int, bodies: bool) -> Unp
     return data, min(fed, len(buffer)) - at - len(z.unused_data), len(data)
 
 
-def _sound(data: bytes, offset: int, length: int, unpacked: int, hashes: Wanted | None) -> Scanned | None:
+def _sound(
+    data: bytes, offset: int, length: int, unpacked: int, hashes: Wanted | None
+) -> ScannedRecord | None:
     """Return the record in a decompressed member (or its heads), or None if it is unsound or incomplete."""
     head = warc.parse_head(data)
     if head is None:
@@ -209,7 +211,7 @@ def _sound(data: bytes, offset: int, length: int, unpacked: int, hashes: Wanted 
     wanted = hashes(kind, fields) if hashes is not None else ()
     if not whole and (wanted or kind in _BODIES or (kind in HTTP_KINDS and warc.end_of_head(block) is None)):
         return None
-    record = Scanned(offset, length, kind, fields, block, declared, payload_at(kind, fields, block))
+    record = ScannedRecord(offset, length, kind, fields, block, declared, payload_at(kind, fields, block))
     if wanted:
         hasher = Hasher(wanted, kind, fields)
         hasher.feed(block)
@@ -261,7 +263,7 @@ class _Assembly:
             self.size += len(data)
 
 
-def _member(place: Place, at: int, hashes: Wanted | None) -> tuple[Scanned | Damage, int]:
+def _member(place: ByteSource, at: int, hashes: Wanted | None) -> tuple[ScannedRecord | Damage, int]:
     """Return the record in a gzip member or Zstandard frame of any size, and its stored length."""
     unpacker = warc.decompressor(place.read(at, 4), place)
     assert unpacker is not None
@@ -291,8 +293,8 @@ def _member(place: Place, at: int, hashes: Wanted | None) -> tuple[Scanned | Dam
 
 
 def _settle(
-    place: Place, at: int, length: int, record: _Assembly, fields: warc.Fields
-) -> tuple[Scanned, int]:
+    place: ByteSource, at: int, length: int, record: _Assembly, fields: warc.Fields
+) -> tuple[ScannedRecord, int]:
     """Return the record of a member whose end may differ from its Content-Length, and its stored length."""
     note = ""
     lead, size, tail = bytes(record.lead), record.size, record.tail
@@ -309,12 +311,12 @@ def _settle(
     elif tail != b"\r\n\r\n" and "arc" not in fields:
         note = "the record does not end with two line breaks"
     kind = fields.get("warc-type", "").lower()
-    found = Scanned(at, length, kind, fields, lead, size, payload_at(kind, fields, lead), note=note)
+    found = ScannedRecord(at, length, kind, fields, lead, size, payload_at(kind, fields, lead), note=note)
     found.hashes = record.hasher.done() if record.hasher else None
     return found, length
 
 
-def _goes_on(place: Place, at: int) -> bool:
+def _goes_on(place: ByteSource, at: int) -> bool:
     """Return True if the member at `at` continues the record before it, and starts no record."""
     piece = place.read(at, PIECE)
     unpacker = warc.decompressor(piece[:4], place)
@@ -327,7 +329,7 @@ def _goes_on(place: Place, at: int) -> bool:
     return bool(data) and not warc.starts_record(data.lstrip(b"\r\n"))
 
 
-def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
+def _plain(place: ByteSource, at: int, hashes: Wanted | None) -> ScannedRecord | Damage:
     """Return the record of an uncompressed file."""
     lead = place.read(at, 1 << 13)
     head = warc.parse_head(lead)
@@ -362,7 +364,9 @@ def _plain(place: Place, at: int, hashes: Wanted | None) -> Scanned | Damage:
         note = "the record does not end with two line breaks"
     size = stop - at - start
     block = place.read(at + start, size if kind == "request" else min(size, KEEP))
-    record = Scanned(at, stop - at, kind, fields, block, size, payload_at(kind, fields, block), note=note)
+    record = ScannedRecord(
+        at, stop - at, kind, fields, block, size, payload_at(kind, fields, block), note=note
+    )
     if note == TOO_SMALL:
         # skip the bytes beyond the declared length together with the record
         record.length = next_plain(place, stop, mark) - at
@@ -424,7 +428,7 @@ _PACKED = b"\x1f\x8b\x08", warc.ZSTD_MAGIC
 _PLAIN = (b"WARC/1.",)
 
 
-def next_plain(place: Place, at: int, mark: bytes) -> int:
+def next_plain(place: ByteSource, at: int, mark: bytes) -> int:
     """Return the offset of the next plain record after `at`, or the end of the file.
 
     A candidate is a line that begins with `mark` (which includes the line break before it).
@@ -443,7 +447,7 @@ def next_plain(place: Place, at: int, mark: bytes) -> int:
     return place.size
 
 
-def boundary_after(place: Place, at: int) -> int | None:
+def boundary_after(place: ByteSource, at: int) -> int | None:
     """Return the offset of the first record at or after `at`, or None.
 
     Only gzip members and Zstandard frames are searched in a compressed file, and only plain records in any
@@ -467,7 +471,7 @@ def boundary_after(place: Place, at: int) -> int | None:
     return None
 
 
-def is_packed(place: Place) -> bool:
+def is_packed(place: ByteSource) -> bool:
     """Return True if the records of a file are gzip members or Zstandard frames.
 
     If the first bytes are damaged, the first intact record decides.
@@ -491,7 +495,7 @@ def is_packed(place: Place) -> bool:
     return False
 
 
-def is_boundary(place: Place, at: int) -> bool:
+def is_boundary(place: ByteSource, at: int) -> bool:
     """Return True if a record starts at offset `at`."""
     piece = place.read(at, PIECE)
     unpacker = warc.decompressor(piece[:4], place)

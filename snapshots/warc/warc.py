@@ -17,7 +17,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from stillweb.snapshots._os.random_access import Place
+from stillweb.snapshots._os.random_access import ByteSource
 from stillweb.snapshots.decompression import (
     GZIP,
     IN_MEMORY,
@@ -25,8 +25,8 @@ from stillweb.snapshots.decompression import (
     Stream,
     TooLarge,
     Zstd,
+    bounded_parts,
     too_large,
-    within,
 )
 from stillweb.snapshots.errors import DamagedInput
 
@@ -199,7 +199,7 @@ def declared_length(fields: Fields) -> int:
     return int(value) if value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS else -1
 
 
-def read_record(place: Place, offset: int, length: int) -> Record:
+def read_record(place: ByteSource, offset: int, length: int) -> Record:
     """Read the whole record at an offset into memory. `length` counts stored (compressed) bytes.
 
     Raises DamagedInput with file and offset, also if a block without a checksum of its own has a wrong
@@ -207,15 +207,15 @@ def read_record(place: Place, offset: int, length: int) -> Record:
     """
     raw = place.read(offset, length)
     record = _record(unpack(raw, place, offset), place, offset)
-    if not proved(raw):
+    if not has_checksum(raw):
         proof = Proof(record.fields.get("warc-block-digest"))
         proof.feed(record.block)
         if not proof.holds():
-            raise not_held(place.name, offset)
+            raise digest_error(place.name, offset)
     return record
 
 
-def _record(data: bytes, place: Place, offset: int) -> Record:
+def _record(data: bytes, place: ByteSource, offset: int) -> Record:
     """Parse a record from uncompressed bytes."""
     plain = _PLAIN_HEAD.match(data)
     if plain is not None:
@@ -233,12 +233,12 @@ def _record(data: bytes, place: Place, offset: int) -> Record:
     return Record(kind_, _block(data, start, declared), declared, ours, b"", fields)
 
 
-def proved(stored: bytes) -> bool:
+def has_checksum(stored: bytes) -> bool:
     """Return True if the stored bytes are a gzip member, which has a checksum (a Zstandard frame may not)."""
     return stored[:2] == GZIP_MAGIC
 
 
-def not_held(name: str, offset: int) -> DamagedInput:
+def digest_error(name: str, offset: int) -> DamagedInput:
     """Return the error for a record whose block digest is wrong."""
     return DamagedInput(f"{name}: the record at offset {offset} is damaged: its block digest is wrong")
 
@@ -258,7 +258,7 @@ def _block(data: bytes, start: int, declared: int) -> bytes:
     return data[start : start + declared]
 
 
-def unpack(raw: bytes, place: Place, offset: int) -> bytes:
+def unpack(raw: bytes, place: ByteSource, offset: int) -> bytes:
     """Decompress one stored record: a gzip member, a Zstandard frame or plain bytes.
 
     Raises DamagedInput, and TooLarge for a record that would fill the memory.
@@ -276,13 +276,13 @@ def unpack(raw: bytes, place: Place, offset: int) -> bytes:
             pass
     if is_member(magic):
         parts = unpack_stream([raw], place, offset)
-        return b"".join(within(parts, IN_MEMORY, lambda: _too_large(place, offset)))
+        return b"".join(bounded_parts(parts, IN_MEMORY, lambda: _too_large(place, offset)))
     if not raw:
         raise DamagedInput(f"{place.name}: nothing at offset {offset}; the file is shorter than its index")
     return raw
 
 
-def _too_large(place: Place, offset: int) -> TooLarge:
+def _too_large(place: ByteSource, offset: int) -> TooLarge:
     return TooLarge(too_large(f"{place.name}: the record at offset {offset}", IN_MEMORY))
 
 
@@ -291,7 +291,7 @@ def is_member(lead: bytes) -> bool:
     return lead[:2] == GZIP_MAGIC or lead[:4] == ZSTD_MAGIC
 
 
-def decompressor(magic: bytes, place: Place) -> Stream | None:
+def decompressor(magic: bytes, place: ByteSource) -> Stream | None:
     """Return a decompressor for one member or frame, or None for plain bytes."""
     if magic[:2] == GZIP_MAGIC:
         return Inflate(GZIP, isal_zlib)
@@ -303,7 +303,7 @@ def decompressor(magic: bytes, place: Place) -> Stream | None:
     return None
 
 
-def _zstd_dictionary(place: Place) -> bytes | None:
+def _zstd_dictionary(place: ByteSource) -> bytes | None:
     """Return the dictionary in the first (skippable) frame of a .warc.zst, or None. Raises ValueError at damage.
 
     https://iipc.github.io/warc-specifications/specifications/warc-zstd/
@@ -318,7 +318,9 @@ def _zstd_dictionary(place: Place) -> bytes | None:
     if data[:4] != ZSTD_MAGIC:
         return data
     frame = Zstd()
-    dictionary = b"".join(within(frame.feed(data), MAX_DICTIONARY, lambda: ValueError("it is too large")))
+    dictionary = b"".join(
+        bounded_parts(frame.feed(data), MAX_DICTIONARY, lambda: ValueError("it is too large"))
+    )
     if not frame.eof:
         raise ValueError("it is cut short")
     return dictionary
@@ -329,7 +331,7 @@ def first_part(unpacker: Stream, piece: bytes) -> bytes:
     return next(unpacker.feed(piece), b"")
 
 
-def unpack_stream(pieces: Iterable[bytes], place: Place, offset: int) -> Iterator[bytes]:
+def unpack_stream(pieces: Iterable[bytes], place: ByteSource, offset: int) -> Iterator[bytes]:
     """Yield the uncompressed bytes of one stored record in pieces.
 
     Raises DamagedInput at damage, at the latest after the last byte, because the checksum stands at the

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.servers.mcp_words import listed
+from stillweb.harness.servers.mcp_words import tool_descriptions
 from stillweb.harness.servers.stateless import REVISION
 from stillweb.harness.tools import Toolset, load
 from stillweb.snapshots.snapshot import Snapshot
@@ -108,7 +108,7 @@ def expected(site: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def tools(site: Path) -> list[dict[str, Any]]:
     with Snapshot.open(site) as snapshot:
-        return listed(Toolset(snapshot, CONTRACTS))
+        return tool_descriptions(Toolset(snapshot, CONTRACTS))
 
 
 def same_result(told: dict[str, Any], expected: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import zstandard
 from warcio.exceptions import ArchiveLoadFailed
 
 from stillweb.snapshots import Exchange, Request, Writer, seal
-from stillweb.snapshots.contents.failures import TUNNEL, Failure, Given
+from stillweb.snapshots.contents.failures import TUNNEL, Failure, ProxyResponse
 from tests.interop.readers import disagreements, lines_of, unpack, wacz_validate
 
 FAILED = "https://gone.example/page"
@@ -54,7 +54,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             started = moment + timedelta(seconds=number)
             writer.exchange(Exchange(request, status, "", fields, body, started, "s", begin, end))
         for request in (Request("GET", FAILED), Request(TUNNEL, FAILED)):
-            given = Given(502, "text/html", "<h1>502 Bad Gateway</h1>")
+            given = ProxyResponse(502, "text/html", "<h1>502 Bad Gateway</h1>")
             Failure(request, "refused", "Connection refused", moment, "s", given).write(writer)
     return seal(site).path
 

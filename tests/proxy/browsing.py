@@ -99,7 +99,7 @@ class SharedBrowser:
         for module in (capture_view, explorer, check):
             self.patch.setattr(module, "run", self._run)
         for module in (capture_view, check):
-            self.patch.setattr(module, "lent", self._lent)
+            self.patch.setattr(module, "lend_browser", self._lent)
 
     def _run(self, main: Coroutine[Any, Any, T]) -> T:
         if threading.current_thread() is not threading.main_thread():
@@ -111,7 +111,7 @@ class SharedBrowser:
         ours = self._running is not None and asyncio.get_running_loop() is self._running.runner.get_loop()
         if host is None and ours and not any(arguments[1:]):
             host = self.browsing.host
-        async with browser.lent(host, *arguments) as found:
+        async with browser.lend_browser(host, *arguments) as found:
             yield found
 
     def close(self) -> None:

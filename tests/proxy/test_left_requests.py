@@ -14,7 +14,7 @@ import pytest
 
 from stillweb.proxy.record.flows import UNANSWERED, UNCONNECTED
 from stillweb.proxy.replay.answering import MOST_HELD
-from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, Given
+from stillweb.snapshots.contents.failures import OPENED, TUNNEL, Failure, ProxyResponse
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.writer import Writer
 from tests.proxy import gateways
@@ -96,7 +96,7 @@ def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Plac
         ("GET", urls[0]): ("timeout", UNANSWERED, None),
         ("GET", urls[1]): ("timeout", UNCONNECTED, None),
         (TUNNEL, urls[2]): ("timeout", UNCONNECTED, None),
-        (TUNNEL, urls[3]): ("timeout", UNANSWERED, Given(OPENED, "", "")),
+        (TUNNEL, urls[3]): ("timeout", UNANSWERED, ProxyResponse(OPENED, "", "")),
     }
     with replaying(lab, tmp_path / "s") as (gateway, c):
         assert leave_all(c, *urls) == told
@@ -186,7 +186,7 @@ def failed(path: Path, *failures: Failure) -> Path:
     return path
 
 
-def left(method: str, url: str, waited: int, given: Given | None = None) -> Failure:
+def left(method: str, url: str, waited: int, given: ProxyResponse | None = None) -> Failure:
     return Failure(Request(method, url), "timeout", UNANSWERED, MOMENT, "default", given, waited=waited)
 
 
@@ -194,7 +194,7 @@ def test_a_client_of_great_patience_is_not_waited_for(lab: Lab, tmp_path: Path) 
     path = failed(
         tmp_path / "s",
         left("GET", "http://dead.test/a", MOST_HELD + 1),
-        left(TUNNEL, "https://dead.test/", MOST_HELD + 1, Given(OPENED, "", "")),
+        left(TUNNEL, "https://dead.test/", MOST_HELD + 1, ProxyResponse(OPENED, "", "")),
     )
     with replaying(lab, path) as (gateway, c):
         answer = c.get("http://dead.test/a")
@@ -207,7 +207,7 @@ def test_a_client_of_great_patience_is_not_waited_for(lab: Lab, tmp_path: Path) 
 
 
 def test_a_tunnel_in_which_no_tls_was_spoken_speaks_for_tls_alone(lab: Lab, tmp_path: Path) -> None:
-    path = failed(tmp_path / "s", left(TUNNEL, "https://dead.test:8080/", 90, Given(OPENED, "", "")))
+    path = failed(tmp_path / "s", left(TUNNEL, "https://dead.test:8080/", 90, ProxyResponse(OPENED, "", "")))
     with replaying(lab, path) as (gateway, c):
         assert c.get("http://dead.test:8080/").status_code == 504
         with pytest.raises(httpx.ProxyError):

@@ -72,7 +72,7 @@ def test_a_body_that_unpacks_to_too_much_is_served_as_it_is(
     with Snapshot.open(archive(tmp_path, coding, packed)) as snapshot:
         answerer = Answerer(snapshot, Ledger())
         reply = answerer.answer(
-            Request("GET", bombs.URL, (("Accept-Encoding", accepted),)), answerer.line("")
+            Request("GET", bombs.URL, (("Accept-Encoding", accepted),)), answerer.state("")
         )
         body = reply.body if reply.pieces is None else b"".join(reply.pieces())
     assert (reply.status, body) == (200, packed)
@@ -83,7 +83,7 @@ def test_a_body_too_large_for_memory_is_unpacked_as_it_is_sent(tmp_path: Path) -
     body = BODY[: 3 * MB]
     with Snapshot.open(archive(tmp_path, "gzip", gzip.compress(body))) as snapshot:
         answerer = Answerer(snapshot, Ledger())
-        reply = answerer.answer(Request("GET", bombs.URL), answerer.line(""))
+        reply = answerer.answer(Request("GET", bombs.URL), answerer.state(""))
         assert reply.pieces is not None
         assert b"".join(reply.pieces()) == body
     assert ("Content-Length", str(len(body))) in reply.fields
@@ -102,7 +102,7 @@ def test_a_record_too_large_for_memory_is_served_as_a_stream(
             snapshot.read(capture)
         assert snapshot.read_start(capture, 10).body == BODY[:10]
         answerer = Answerer(snapshot, Ledger())
-        reply = answerer.answer(Request("GET", bombs.URL), answerer.line(""))
+        reply = answerer.answer(Request("GET", bombs.URL), answerer.state(""))
         assert reply.pieces is not None
         assert b"".join(reply.pieces()) == BODY
     assert verify(path) == []

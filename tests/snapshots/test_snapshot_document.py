@@ -64,7 +64,9 @@ def test_what_is_beside_an_open_snapshot_is_described_and_only_what_is_told_is_s
     path = small_snapshot(tmp_path / "s")
     redactor = Redactor.for_snapshot(path, tmp_path / "state", keep=True)
     redactor.learn("tok-9d8f7a6s5d4f3a2s1d0f")
-    late_secrets.note(path, [late_secrets.Late("http://a.test/", "data-00000.warc.gz:0", "url")])
+    late_secrets.add_late_secrets(
+        path, [late_secrets.LateSecret("http://a.test/", "data-00000.warc.gz:0", "url")]
+    )
     assert {f"stillweb/{file.name}" for file in (path / "stillweb").iterdir()} == set(
         re.findall(r"^\| `(stillweb/[^`]+)`", TEXT, re.M)
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stillweb.snapshots.words import counted, did_you_mean, sized
+from stillweb.snapshots.words import did_you_mean, pluralize, sized
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from stillweb.snapshots.words import counted, did_you_mean, sized
     ],
 )
 def test_a_number_with_its_noun(number: int, what: str, said: str) -> None:
-    assert counted(number, what) == said
+    assert pluralize(number, what) == said
 
 
 def test_a_size_of_a_small_file_is_not_nothing() -> None:

@@ -16,7 +16,7 @@ from stillweb.snapshots.evidence.events import event_of
 from stillweb.snapshots.http.bodies import BYTES, JSON, typed_body
 from stillweb.snapshots.http.header_values import items_of
 from stillweb.snapshots.identity.cookies import choices_of
-from stillweb.snapshots.identity.header_fields import bearing, own_of
+from stillweb.snapshots.identity.header_fields import has_client_fields, own_of
 from stillweb.snapshots.identity.irrelevant import irrelevant_url
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.urlkeys import surt
@@ -178,7 +178,7 @@ LONG = "x" * 40_000
         lambda n: surt(f"http://a.test/{n}{LONG}"),
         lambda n: irrelevant_url(f"http://a.test/{n}{LONG}"),
         lambda n: items_of(f"a/{n}{LONG}"),
-        lambda n: bearing((("User-Agent", f"{n}{LONG}"),)),
+        lambda n: has_client_fields((("User-Agent", f"{n}{LONG}"),)),
         lambda n: own_of((("X-Own", f"{n} {LONG}"),)),
         lambda n: choices_of((("Cookie", f"a={n}{LONG}"),)),
     ],

@@ -13,7 +13,7 @@ from msgspec import structs
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.evidence.matcher import Matcher
-from stillweb.snapshots.identity.header_fields import bearing
+from stillweb.snapshots.identity.header_fields import has_client_fields
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.identity.rules import RuleSet, builtin
 from stillweb.snapshots.request import Headers, Request
@@ -96,7 +96,7 @@ class MemoryStore:
                 begin=begin,
                 end=end,
                 vary=vary_values(vary_of(one.response.headers), one.request.headers),
-                personal=bool(set_cookies(one.response.headers)) or bearing(one.request.headers),
+                personal=bool(set_cookies(one.response.headers)) or has_client_fields(one.request.headers),
             )
             self._recorded[capture.place] = one
             captures.append(capture)

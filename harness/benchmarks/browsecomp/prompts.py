@@ -24,7 +24,7 @@ from stillweb.harness.datasets.records import RecordError
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.extras import require
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 
 def shuffled(pages: Sequence[str], seed: int | str) -> list[str]:
@@ -213,14 +213,14 @@ def _build_one(
         return failure(f"required page {dead[0]}{more} is dead: {why}")
     if fixed > budget:
         return failure(
-            f"the messages around the pages alone have {counted(fixed, 'token')}; the budget is {budget}"
+            f"the messages around the pages alone have {pluralize(fixed, 'token')}; the budget is {budget}"
         )
     fitted, left = fit_pages((page.tokens for _, page, _ in by_role["required"]), budget - fixed)
     _mark(states, by_role["required"], fitted)
     if fitted < len(by_role["required"]):
         missing = by_role["required"][fitted][1]
         return failure(
-            f"required page {missing.url} ({counted(missing.tokens, 'token')}) doesn't fit: {left} left"
+            f"required page {missing.url} ({pluralize(missing.tokens, 'token')}) doesn't fit: {left} left"
         )
     extra, left = fit_pages((page.tokens for _, page, _ in living), left)
     _mark(states, living, extra)
@@ -243,7 +243,7 @@ def _read(reader: PageReader, url: str, role: Any, counter: Tokenizer) -> tuple[
         return Page(url, role, "dead", notes=(found.dead, *found.notes)), ""
     text, notes = found.text, found.notes
     if len(text) < SHORT:
-        notes = (*notes, f"short: {counted(len(text), 'character')}")
+        notes = (*notes, f"short: {pluralize(len(text), 'character')}")
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return Page(url, role, "unread", counter.count(text), digest, found.extractor, notes), text
 

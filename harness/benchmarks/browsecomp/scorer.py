@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from importlib import resources
 
-from stillweb.harness.scoring import Both, Context, Score, score_of, unscored
+from stillweb.harness.scoring import Context, MetricInBothModes, Score, score_of, score_without_answer
 from stillweb.harness.scoring.grading import (
     Grade,
     GradeError,
@@ -54,7 +54,7 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
     An answer of which neither makes a verdict makes the score `unparsable`.
     """
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     judge, model = grader_of(task, context)
     problem = str(task.meta.get("problem") or task.question)
     own = own_template(task)
@@ -67,7 +67,7 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
         grade = parse_grade(said)
     except GradeError as error:
         if official is None:
-            return unscored(task, "unparsable", str(error), fault="judge")
+            return score_without_answer(task, "unparsable", str(error), fault="judge")
         problems.append(str(error))
     detail = {
         "model": model,
@@ -76,7 +76,7 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
     }
     if grade is None and context.mode == "fixed":
         detail["fault"] = "judge"
-    both = Both(
+    both = MetricInBothModes(
         float(bool(official)),
         None if grade is None else float(grade.correct),
         "official takes the first `correct: yes|no`, in small letters and without marks, and else no",

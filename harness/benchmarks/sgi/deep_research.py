@@ -18,10 +18,17 @@ from stillweb.harness.benchmarks.sgi.common import (
 )
 from stillweb.harness.rubric.normalise import as_decimal
 from stillweb.harness.rubric.spelling import fold, normalise_text
-from stillweb.harness.scoring import Both, Context, JudgeFailed, Score, score_of, unscored
+from stillweb.harness.scoring import (
+    Context,
+    JudgeFailed,
+    MetricInBothModes,
+    Score,
+    score_of,
+    score_without_answer,
+)
 from stillweb.harness.scoring.grading import imitations
 from stillweb.harness.task import Task
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 NUMBER_EXAMPLE, TEXT_EXAMPLE = "0.25", "T cell and B cell"
 
@@ -39,7 +46,7 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     leaves open an answer that isn't right as it stands.
     """
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     judge = need_judge(task, context)
     gold: str = task.reference["answer"]
     extracted = extract_final_answer(answer)
@@ -75,7 +82,7 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
         if others:
             unclear = f"said neither correct nor incorrect of step {others[0]}"
         elif verdicts(said, "judge") > len(steps):
-            unclear = f"said more than the {counted(len(steps), 'judgement')} that can be read"
+            unclear = f"said more than the {pluralize(len(steps), 'judgement')} that can be read"
     except JudgeFailed as error:
         problems.append(f"the judge {model} failed: {error}")
     except ValueError as error:
@@ -86,8 +93,8 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     if failed or share is None or unclear:
         detail["fault"] = "judge"
     metrics = {
-        "em": Both(float(faithful), None if fixed is None else float(fixed), why),
-        "step_accuracy": Both(
+        "em": MetricInBothModes(float(faithful), None if fixed is None else float(fixed), why),
+        "step_accuracy": MetricInBothModes(
             share,
             None if unclear else share,
             "official takes any other word for incorrect, and the last of two judgements",

@@ -33,7 +33,15 @@ from stillweb.harness.benchmarks.sgi.common import (
     verdicts,
 )
 from stillweb.harness.sandbox.running import Limits, SandboxResult, program_folder, run
-from stillweb.harness.scoring import Both, Context, Judge, JudgeFailed, Score, score_of, unscored
+from stillweb.harness.scoring import (
+    Context,
+    Judge,
+    JudgeFailed,
+    MetricInBothModes,
+    Score,
+    score_of,
+    score_without_answer,
+)
 from stillweb.harness.scoring.grading import imitations
 from stillweb.harness.task import Task
 from stillweb.snapshots.errors import MissingCapability, UsageError
@@ -59,7 +67,7 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
     judgment has failed; fixed gives no value to a metric that it could have changed.
     """
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     python = find_environment(variable(context, "SGI_CONDA_ENV"))
     limits = execution_limits(
         execution_seconds(variable(context, "SGI_EXECUTION_TIMEOUT")), partial(variable, context)
@@ -76,7 +84,10 @@ def score_dry(task: Task, answer: str | None, context: Context) -> Score:
         results["fixed"] = _run_all(task, programs["fixed"], python, limits, context, problems)
     values = {mode: _metrics(tests, mode == "faithful") for mode, tests in results.items()}
     why = "the missing judgments could have passed it" if same else _OTHER_CODE
-    metrics = {name: Both(value, values["fixed"][name], why) for name, value in values["faithful"].items()}
+    metrics = {
+        name: MetricInBothModes(value, values["fixed"][name], why)
+        for name, value in values["faithful"].items()
+    }
     chosen = results[context.mode]
     detail = {
         "tests": [

@@ -10,7 +10,16 @@ from typing import Any
 from stillweb.harness.benchmarks.sgi import idea_formulas as formulas
 from stillweb.harness.benchmarks.sgi.common import ask, judge_template, need_judge, prompt, variable
 from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
-from stillweb.harness.scoring import Both, Context, Embedder, Judge, JudgeFailed, Score, score_of, unscored
+from stillweb.harness.scoring import (
+    Context,
+    Embedder,
+    Judge,
+    JudgeFailed,
+    MetricInBothModes,
+    Score,
+    score_of,
+    score_without_answer,
+)
 from stillweb.harness.scoring.embeddings import load_embedder
 from stillweb.harness.scoring.grading import imitations
 from stillweb.harness.task import Task
@@ -105,7 +114,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     and named; fixed gives no value to a dimension that the missing votes could have won.
     """
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     embedder = context.embedder or load_embedder(variable(context, "SGI_EMBEDDING_MODEL"))
     judge = need_judge(task, context)
     idea, official = parse_idea(answer), official_reading(answer)
@@ -162,7 +171,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
         )
         unknown = name in undecided or (name == "final" and bool(undecided))
         why = "the missing votes could have won it" if unknown else whys[name]
-        metrics[name] = Both(a, None if unknown or idea is None else b, why)
+        metrics[name] = MetricInBothModes(a, None if unknown or idea is None else b, why)
     detail = {
         "embedder": embedder.name,
         "objective": objective[context.mode],

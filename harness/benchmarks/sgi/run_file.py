@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, field
 
 from stillweb.snapshots import yaml_text
 from stillweb.snapshots.errors import DamagedInput, UsageError
-from stillweb.snapshots.shapes import shaped
+from stillweb.snapshots.shapes import convert
 
 DatasetId = Literal[
     "sgibench-deepresearch", "sgibench-ideageneration", "sgibench-dryexperiment", "sgibench-wetexperiment"
@@ -93,7 +93,7 @@ class RunFile(Struct, frozen=True, forbid_unknown_fields=True):
 def load_run_file(path: str | Path) -> RunFile:
     """Read and check a run file (YAML). Raise DamagedInput naming a missing, unknown or wrong member."""
     try:
-        found = shaped(yaml_text.read(Path(path).read_text("utf-8-sig"), str(path)), RunFile)
+        found = convert(yaml_text.read(Path(path).read_text("utf-8-sig"), str(path)), RunFile)
     except UsageError as error:
         raise DamagedInput(str(error)) from error
     except ValueError as error:  # of UTF-8, too

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from stillweb.harness.benchmarks.sgi.common import extract_final_answer
-from stillweb.harness.scoring import Both, Context, Score, score_of, unscored
+from stillweb.harness.scoring import Context, MetricInBothModes, Score, score_of, score_without_answer
 from stillweb.harness.task import Task
 
 _HEAD = re.compile(r"(?<!\w)(\w+)\s*=\s*<([^>]+)>\((\s*)")
@@ -126,13 +126,13 @@ def score_wet(task: Task, answer: str | None, context: Context) -> Score:
     Without an answer tag the whole text is read, as in the official scorer.
     """
     if answer is None or not answer.strip():
-        return unscored(task, "zero", "no answer")
+        return score_without_answer(task, "zero", "no answer")
     inside = extract_final_answer(answer)
     text = answer if inside is None else inside
     gold, predicted = parse_steps(task.reference["answer"]), parse_steps(text)
     if not gold and not predicted:
         reason = "neither reference nor answer has a step; the official scorer divides by 0"
-        return unscored(task, "unparsable", reason, fault="reference")
+        return score_without_answer(task, "unparsable", reason, fault="reference")
     as_read = parse_steps(task.reference["answer"], faithful=True), parse_steps(text, faithful=True)
     shown = as_read if context.mode == "faithful" else (gold, predicted)
     detail = {"steps": len(shown[1]), "reference_steps": len(shown[0])}
@@ -144,9 +144,9 @@ def score_wet(task: Task, answer: str | None, context: Context) -> Score:
     why = "the official scorer compares names as text at equal positions; fixed uses ranks in the reference"
     swallowed = "the official scorer reads a step without parameters and the next one as one"
     metrics = {
-        "final": Both((official + accuracy) / 2, (fixed + exact) / 2, why),
-        "sequence_similarity": Both(official, fixed, why),
-        "parameter_accuracy": Both(accuracy, exact, swallowed),
+        "final": MetricInBothModes((official + accuracy) / 2, (fixed + exact) / 2, why),
+        "sequence_similarity": MetricInBothModes(official, fixed, why),
+        "parameter_accuracy": MetricInBothModes(accuracy, exact, swallowed),
     }
     return score_of(metrics, context, detail, [])
 

@@ -338,7 +338,7 @@ _undo = contextlib.ExitStack()
 
 
 @contextlib.contextmanager
-def in_place(off: Collection[str] = ()) -> Iterator[None]:
+def apply_changes(off: Collection[str] = ()) -> Iterator[None]:
     """Have the changes in place while the context is open; contexts may overlap, also on several threads."""
     global _recorders
     with _lock:

@@ -296,7 +296,7 @@ def nothing() -> Commands:
     yield from ()
 
 
-def altered(inner: Commands, alter: Callable[[Any], list[Any]]) -> Commands:
+def replace_commands(inner: Commands, alter: Callable[[Any], list[Any]]) -> Commands:
     """Replace each command of a layer by those that `alter` makes of it; the layer gets the reply to the last."""
     reply = None
     while True:

@@ -20,8 +20,8 @@ from mitmproxy.proxy.layers.http import HttpStream, SendHttp, _events, _http1
 from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
-from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
-from stillweb.snapshots.words import counted
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, nothing, proxy_of, replace_commands
+from stillweb.snapshots.words import pluralize
 
 REFUSED = (
     "the request was refused: "  # begins the reason of a request that mitmproxy answers itself, with a 400
@@ -184,7 +184,7 @@ class ResponseHeads(_http1.Http1Client):
                 return self._fail(str(why))
         elif isinstance(event, events.ConnectionClosed) and self.stream_id and self.buf:
             # mitmproxy's message quotes the bytes, which may be credentials
-            return self._fail(f"the head of its answer breaks off after {counted(len(self.buf), 'byte')}")
+            return self._fail(f"the head of its answer breaks off after {pluralize(len(self.buf), 'byte')}")
         return super().read_headers(event)
 
     def _fail(self, why: str) -> Commands:
@@ -251,7 +251,7 @@ class RefusedHeads(_http1.Http1Server):
         head = bytes(self.buf)
         end = _END.search(head)
         bare = _BARE_CR.search(head, 0, end.start() if end else len(head))
-        return altered(self._refuse_lines() if bare else super().read_headers(event), report)
+        return replace_commands(self._refuse_lines() if bare else super().read_headers(event), report)
 
     def _refuse_lines(self) -> Commands:
         why = "lines must end in CR LF"
@@ -271,7 +271,7 @@ class UnknownDestinations(HttpStream):
                 proxy_of(self.context).master.refused(f"a request was refused: {error.message}")
             return [command]
 
-        return altered(super().state_wait_for_request_headers(event), report)
+        return replace_commands(super().state_wait_for_request_headers(event), report)
 
 
 # Bodies
@@ -394,7 +394,7 @@ class Trailers(_http1.Http1Connection):
                 return [ReceiveHttp(kind(command.event.stream_id, trailers)), command]
             return [command]
 
-        return altered(super().read_body(event), add_trailers)
+        return replace_commands(super().read_body(event), add_trailers)
 
     def send(self, event: Any) -> Commands:
         if isinstance(event, (_events.RequestTrailers, _events.ResponseTrailers)):
@@ -413,7 +413,7 @@ class Trailers(_http1.Http1Connection):
                 return [commands.SendData(command.connection, b"0\r\n" + bytes(trailers) + b"\r\n")]
             return [command]
 
-        return altered(super().send(event), add_trailers)
+        return replace_commands(super().send(event), add_trailers)
 
 
 class FailuresAfterContinue(_http1.Http1Server):

@@ -28,10 +28,10 @@ from mitmproxy.proxy.layers.http._events import RequestProtocolError
 from mitmproxy.proxy.layers.http._http_h2 import BufferedH2Connection, SendH2Data
 
 from stillweb.proxy.net.huffman import LinearHuffman
-from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, nothing, proxy_of, replace_commands
 from stillweb.proxy.record.mitmproxy_compat.http1 import Unreadable, failure
 from stillweb.proxy.record.mitmproxy_compat.lifetime import Unanswered
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 MAX_HEAD = 1 << 18  # bytes, as Chromium takes
 UNREAD_MEMORY = 1 << 20  # bytes of a stream that its peer does not read and that stay in memory
@@ -145,7 +145,7 @@ class ResponseFields(_http2.Http2Client):
                     self._left[event.stream_id] -= len(event.data)
             elif isinstance(event, h2.events.StreamEnded):
                 if left := self._left.pop(event.stream_id, 0):
-                    size = counted(abs(left), "byte")
+                    size = pluralize(abs(left), "byte")
                     raise Unreadable(f"its body has {size} {'less' if left > 0 else 'more'} than it says")
             elif isinstance(event, h2.events.StreamReset):
                 self._left.pop(event.stream_id, None)
@@ -162,7 +162,7 @@ class ResponseFields(_http2.Http2Client):
         if length is None or bodiless:
             return
         if event.stream_ended is not None and int(length):
-            raise Unreadable(f"its body has {counted(int(length), 'byte')} less than it says")
+            raise Unreadable(f"its body has {pluralize(int(length), 'byte')} less than it says")
         self._left[event.stream_id] = int(length)
 
 
@@ -296,7 +296,7 @@ class OpenConnections(HttpStream):
             wish.ending = ending
             return [wish]
 
-        return altered(super().make_server_connection(), narrow)
+        return replace_commands(super().make_server_connection(), narrow)
 
 
 class EndingClients(_http2.Http2Server):

@@ -23,7 +23,7 @@ from mitmproxy.proxy.layers.http._base import ReceiveHttp
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from OpenSSL import SSL
 
-from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, altered, nothing, proxy_of
+from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, nothing, proxy_of, replace_commands
 
 # Durations
 
@@ -76,7 +76,7 @@ class ClosedUnanswered(_http1.Http1Client):
         inner: Commands = super().read_headers(event)
         kept = self._last_answered is not None and self._last_answered is not self.request
         if kept and isinstance(event, events.ConnectionClosed):
-            return altered(inner, _as_unanswered)
+            return replace_commands(inner, _as_unanswered)
         return inner
 
 
@@ -103,7 +103,7 @@ class ClosedUnansweredH2(_http2.Http2Client):
             unanswered = isinstance(command, ReceiveHttp) and command.event.stream_id in waiting
             return _as_unanswered(command) if unanswered and self._has_answered else [command]
 
-        return altered(super().close_connection(msg), mark)
+        return replace_commands(super().close_connection(msg), mark)
 
 
 class Retries(HttpStream):
@@ -253,7 +253,7 @@ class EarlyResponses(HttpStream):
             return [] if end else [command]
 
         inner: Commands = super().flow_done()
-        return altered(inner, without_end) if self._has_ended else inner
+        return replace_commands(inner, without_end) if self._has_ended else inner
 
     def handle_protocol_error(self, event: Any) -> Commands:
         """See HttpStream. Tell the origin of a client that sends no more of its request, since it has its answer."""

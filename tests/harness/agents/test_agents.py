@@ -15,7 +15,7 @@ from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.scoring.judging import Evaluator, conclude
-from stillweb.harness.scoring.value_search import Seen
+from stillweb.harness.scoring.value_search import ToolOutputIndex
 from stillweb.harness.task import Task
 from stillweb.harness.trace import TraceWriter, read_trace
 from stillweb.snapshots.errors import UsageError
@@ -334,7 +334,7 @@ def test_there_are_changes_exactly_where_states_differ(one, two):
 
 
 def seen_in(*texts):
-    return Seen(
+    return ToolOutputIndex(
         {"event": "tool_call", "n": i, "error": False, "output": {"text": t}} for i, t in enumerate(texts, 1)
     )
 
@@ -395,7 +395,7 @@ def test_what_a_page_spells_otherwise_was_seen_too(tmp_path, reference, page, se
 def test_failed_calls_show_nothing_and_the_earliest_places_come_first():
     seen = seen_in("no", "yes 7", "7", "7", "7")
     assert [p["event"] for p in seen.places("7")] == [2, 3, 4]
-    failed = Seen([{"event": "tool_call", "n": 1, "error": True, "output": {"text": "7"}}])
+    failed = ToolOutputIndex([{"event": "tool_call", "n": 1, "error": True, "output": {"text": "7"}}])
     assert failed.places("7") == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from stillweb.harness.agents.attempt import Attempt, LimitReached, Limits
 from stillweb.harness.models.client import Reply, Usage
-from stillweb.harness.models.tape import Taking
+from stillweb.harness.models.tape import CallInProgress
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.run_files import RunFiles, Settings
@@ -201,8 +201,8 @@ def test_an_answer_that_came_while_a_call_was_made_counts_for_its_limits(tmp_pat
     asked: list[str] = []
 
     class Models:
-        def begin(self, session: str) -> Taking:
-            return Taking()
+        def begin(self, session: str) -> CallInProgress:
+            return CallInProgress()
 
         async def chat(self, session: str, body: Mapping[str, Any]) -> Reply:
             asked.append(body["messages"][0]["content"])

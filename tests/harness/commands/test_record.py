@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.commands.record import answered_otherwise
+from stillweb.harness.commands.record import changed_captures
 from stillweb.proxy.net.ca import Authority
 from stillweb.snapshots.writer import Writer
 from tests.harness.small_site import HTML
@@ -74,7 +74,7 @@ def test_what_is_answered_after_a_write_is_no_change(tmp_path: Path) -> None:
     )
     more.add(page, b"<p>the mills</p>")
     with more.open() as snapshot:
-        assert answered_otherwise(snapshot, since) == []
+        assert changed_captures(snapshot, since) == []
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from stillweb.harness.cli import COMMANDS, cli, main
 from stillweb.harness.commands.options import SnapshotType
 from stillweb.snapshots import Snapshot, remote
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
-from stillweb.snapshots.remote import BLOCK, RemotePlace, drop_old_blocks, open_store
+from stillweb.snapshots.remote import BLOCK, RemoteSource, drop_old_blocks, open_store
 from stillweb.snapshots.wacz import seal
 from tests.harness.commands.calling import call
 from tests.proxy.origin import Answer, Asked, Origin
@@ -336,7 +336,7 @@ def test_wrong_credentials_are_told(
 
 def test_a_file_that_is_replaced_while_it_is_read_is_an_error(s3: Any) -> None:
     s3.put_object(Bucket=BUCKET, Key="big", Body=b"a" * (BLOCK + 9))
-    place = RemotePlace(open_store(f"s3://{BUCKET}/big").files()[""])
+    place = RemoteSource(open_store(f"s3://{BUCKET}/big").files()[""])
     assert place.read(0, 4) == b"aaaa"
     s3.put_object(Bucket=BUCKET, Key="big", Body=b"b" * (BLOCK + 9))
     with pytest.raises(DamagedInput, match="was replaced while it was read"):
@@ -346,7 +346,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_an_error(s3: Any) -> None:
 def test_a_bucket_that_vanishes_leaves_what_was_read(s3: Any) -> None:
     s3.create_bucket(Bucket="vanishing")
     s3.put_object(Bucket="vanishing", Key="big", Body=b"a" * BLOCK + b"b" * 9)
-    place = RemotePlace(open_store("s3://vanishing/big").files()[""])
+    place = RemoteSource(open_store("s3://vanishing/big").files()[""])
     assert place.read(0, 4) == b"aaaa"
     s3.delete_object(Bucket="vanishing", Key="big")
     s3.delete_bucket(Bucket="vanishing")
@@ -368,11 +368,11 @@ def test_blocks_are_read_once_and_the_oldest_are_dropped(s3: Any, monkeypatch: p
     from dataclasses import replace
 
     counted = replace(file, read=read)
-    assert RemotePlace(counted).read(BLOCK - 2, 4) == b"\xfe\xff\x00\x01"
-    assert RemotePlace(counted).read(0, 3 * BLOCK) == bytes(range(256)) * (3 * BLOCK // 256)
+    assert RemoteSource(counted).read(BLOCK - 2, 4) == b"\xfe\xff\x00\x01"
+    assert RemoteSource(counted).read(0, 3 * BLOCK) == bytes(range(256)) * (3 * BLOCK // 256)
     assert asked == [(0, 2 * BLOCK), (2 * BLOCK, 3 * BLOCK)]
     drop_old_blocks(BLOCK)
-    RemotePlace(counted).read(0, 3 * BLOCK)
+    RemoteSource(counted).read(0, 3 * BLOCK)
     assert len(asked) == 3
 
 

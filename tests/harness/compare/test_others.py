@@ -1,6 +1,6 @@
 """Changes that a comparison by `em` does not show."""
 
-from stillweb.harness.compare.compare import Outcome, compare, worse_by_others
+from stillweb.harness.compare.compare import Outcome, compare, other_metrics_worse
 
 
 def run(**tasks: dict[str, float | None]) -> list[Outcome]:
@@ -8,7 +8,7 @@ def run(**tasks: dict[str, float | None]) -> list[Outcome]:
 
 
 def told(a: list[Outcome], b: list[Outcome], metric: str | None = None) -> list[str]:
-    return worse_by_others(compare(a, b, metric), a, b)
+    return other_metrics_worse(compare(a, b, metric), a, b)
 
 
 def test_a_table_that_is_less_right_and_was_never_wholly_right_is_told() -> None:

@@ -462,22 +462,22 @@ def test_files_without_their_list_are_no_publication(
 def test_a_bucket_that_vanishes_in_the_middle_leaves_nothing_pulled(
     sealed: Path, tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stillweb.snapshots.remote import RemotePlace
+    from stillweb.snapshots.remote import RemoteSource
 
     s3 = use_s3(monkeypatch, endpoint)
     monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache"))
     s3.create_bucket(Bucket="going")
     publish_to(sealed, "s3://going/site")
-    fetched = RemotePlace._fetched
+    fetched = RemoteSource._fetched
     blocks = []
 
-    def vanish(self: RemotePlace, first: int, stop: int) -> Any:
+    def vanish(self: RemoteSource, first: int, stop: int) -> Any:
         blocks.append(first)
         if len(blocks) == 2:
             drop_bucket(s3, "going")
         return fetched(self, first, stop)
 
-    monkeypatch.setattr(RemotePlace, "_fetched", vanish)
+    monkeypatch.setattr(RemoteSource, "_fetched", vanish)
     with pytest.raises(StillwebError, match=r"^s3://going/site.*: ") as told:
         pull("s3://going/site", tmp_path / "out")
     assert "\n" not in str(told.value)
@@ -490,15 +490,15 @@ def test_an_interrupted_pull_goes_on(sealed: Path, tmp_path: Path, monkeypatch: 
     big = tmp_path / "published"
     publish_to(sealed, str(big))
     asked: list[Any] = []
-    fetched = remote.RemotePlace._fetched
+    fetched = remote.RemoteSource._fetched
 
-    def counted(self: remote.RemotePlace, first: int, stop: int) -> Any:
+    def counted(self: remote.RemoteSource, first: int, stop: int) -> Any:
         asked.append((self.name, first))
         if len(asked) == 3:
             raise DamagedInput("the line is cut")
         return fetched(self, first, stop)
 
-    monkeypatch.setattr(remote.RemotePlace, "_fetched", counted)
+    monkeypatch.setattr(remote.RemoteSource, "_fetched", counted)
     with pytest.raises(DamagedInput, match="the line is cut"):
         pull(str(big), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.models.client import Judge, Usage, cost_of
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.results.certificate import certify, make_certificate, write_certificate
-from stillweb.harness.results.summary import left_out, score_run, summarise
+from stillweb.harness.results.summary import describe_left_out, score_run, summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
@@ -221,7 +221,7 @@ def test_why_the_cost_is_unknown_is_told(tmp_path, monkeypatch, model, why):
         files = run(tmp_path, agent_file(tmp_path, endpoint.url, model=model), tasks=[bird_task("one")])
     summary = summarise(files.path)
     assert summary.cost is None
-    assert f"the cost is unknown, for {why}" in left_out(files, summary)
+    assert f"the cost is unknown, for {why}" in describe_left_out(files, summary)
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

@@ -279,7 +279,7 @@ def test_an_endpoint_that_is_gone_is_named(tmp_path):
 
 
 def test_isolation_is_named_where_it_leaves_no_way_to_the_endpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("stillweb.harness.models.transport.isolated", lambda: True)
+    monkeypatch.setattr("stillweb.harness.models.transport.is_isolated", lambda: True)
     with Endpoint(lambda asked: "hi") as endpoint:
         pass
     with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(MissingCapability, match="--isolate"):

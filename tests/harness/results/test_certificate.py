@@ -17,7 +17,7 @@ from stillweb.harness.results.certificate import (
     shuffled,
     write_certificate,
 )
-from stillweb.harness.results.kept_certificate import hash_of, said_otherwise
+from stillweb.harness.results.kept_certificate import changed_certificate, hash_of
 from stillweb.harness.results.summary import score_run
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.engine import Job
@@ -399,7 +399,7 @@ def test_harm_to_what_only_the_settings_say_is_named(tmp_path, member, harm, sai
         place = place[name]
     place[member[-1]] = harm
     file.write_text(json.dumps(value))
-    [told] = said_otherwise(files.path, make_certificate(files.path))
+    [told] = changed_certificate(files.path, make_certificate(files.path))
     assert said in told
 
 

@@ -11,7 +11,7 @@ from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.engine import LocalEngine
-from stillweb.harness.runs.repeating import Known, Stop
+from stillweb.harness.runs.repeating import KnownEnds, Stop
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
@@ -58,9 +58,9 @@ def test_an_attempt_that_the_clock_ended_ends_there_again(tmp_path: Path) -> Non
     assert ended(files, "a") == "seconds"
     fetched = {tool_key("fetch", {"url": PAGE}): 1}
     stop = Stop(0, 1, "seconds", "the limit of 3 seconds is used up", fetched)
-    assert Known.of_run(files).stops == {("a", 1): stop}
+    assert KnownEnds.of_run(files).stops == {("a", 1): stop}
     assert certify(files.path, times=1).holds
-    assert Known.from_json(Known.of_run(files).to_json()) == Known.of_run(files)
+    assert KnownEnds.from_json(KnownEnds.of_run(files).to_json()) == KnownEnds.of_run(files)
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_an_endpoint_that_hung_or_failed_repeats_as_such(tmp_path: Path) -> None
         endpoint.faults, endpoint.hang = Faults(), 600.0
         run_attempts(files.path, display=SilentDisplay(), engine=LocalEngine(1))
     assert [ended(files, name) for name in ("hangs", "fails", "works")] == ["seconds", "error", "answered"]
-    stops = Known.of_run(files).stops
+    stops = KnownEnds.of_run(files).stops
     assert {name: (stop.steps, stop.calls) for (name, _), stop in stops.items()} == {
         "hangs": (1, 1),
         "fails": (1, 1),

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stillweb.harness.agents.attempt import Limits, Spent, Stop
+from stillweb.harness.agents.attempt import AttemptUsage, Limits, Stop
 from stillweb.harness.models.tape import part_of
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import score_run, summarise
@@ -27,9 +27,9 @@ from stillweb.harness.rubric.sidecar import Rubric
 from stillweb.harness.runs.cluster import RayEngine, make_engine
 from stillweb.harness.runs.display import PlainDisplay, SilentDisplay, describe
 from stillweb.harness.runs.engine import Job, LocalEngine, Outcome
-from stillweb.harness.runs.repeating import Known
+from stillweb.harness.runs.repeating import KnownEnds
 from stillweb.harness.runs.run_files import RunFiles, Settings
-from stillweb.harness.runs.runner import owed, run_attempts, start_run
+from stillweb.harness.runs.runner import remaining_attempts, run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace, replace_events
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
@@ -73,7 +73,7 @@ def test_what_no_trace_can_hold_fails_its_attempt_and_not_the_run(tmp_path):
         "no trace can hold this tool_call: verdict: must be string or null, not int"
     )
     assert summarise(files.path).statuses["zero"] == 1
-    assert owed(files, retry_failed=True)
+    assert remaining_attempts(files, retry_failed=True)
 
 
 def test_what_is_unfinished_stays_in_the_denominator(tmp_path):
@@ -116,7 +116,7 @@ def test_a_run_goes_on_where_it_stopped_and_repeats_nothing(tmp_path):
     files = make_run(tmp_path, NAMES)
     files.trace_path("right", 1).unlink()
     stamps = {p: p.stat().st_mtime_ns for p in files.traces.iterdir()}
-    assert [job.task_id for job in owed(files)] == ["right"]
+    assert [job.task_id for job in remaining_attempts(files)] == ["right"]
     assert run_attempts(files.path, display=SilentDisplay()) == 1
     assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
 
@@ -124,7 +124,7 @@ def test_a_run_goes_on_where_it_stopped_and_repeats_nothing(tmp_path):
 def test_failed_attempts_are_made_again_on_request_only_and_that_is_told(tmp_path, capsys):
     files = make_run(tmp_path, NAMES)
     assert run_attempts(files.path, display=SilentDisplay()) == 0
-    assert [job.task_id for job in owed(files, retry_failed=True)] == ["broken"]
+    assert [job.task_id for job in remaining_attempts(files, retry_failed=True)] == ["broken"]
     assert write_certificate(files.path)["made_again"] == 0
     failed = read_trace(files.trace_path("broken", 1)).hash
     for times in (1, 2):
@@ -487,7 +487,7 @@ def test_workers_record_into_parts_that_become_the_tape_and_the_run_repeats_here
 
 def test_a_worker_is_told_what_is_known_of_its_attempt(tmp_path: Path, ray: Any) -> None:
     files = make_run(tmp_path, ["right", "wrong"], run=False)
-    known = Known(stops={("right", 1): Stop(0, 0, "seconds", "as before")})
+    known = KnownEnds(stops={("right", 1): Stop(0, 0, "seconds", "as before")})
     run_attempts(
         files.path,
         engine=RayEngine(files.path, 1),
@@ -556,7 +556,7 @@ def test_more_attempts_at_once_than_there_are_cost_nothing() -> None:
 
 def attempt(name: str) -> Any:
     return SimpleNamespace(
-        task=SimpleNamespace(id=name), number=1, session=name, spent=Spent(steps=3, calls=7)
+        task=SimpleNamespace(id=name), number=1, session=name, spent=AttemptUsage(steps=3, calls=7)
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.harness.sandbox import running as running_module
-from stillweb.harness.sandbox.running import Limits, SandboxResult, Start, ended_together, run, run_start
+from stillweb.harness.sandbox.running import Limits, SandboxResult, Start, end_with_context, run, run_start
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 from tests.support.isolating import needs_isolation
 from tests.support.waiting import HANG, running, until
@@ -69,7 +69,7 @@ def test_what_runs_for_work_that_is_given_up_ends_at_once(tmp_path: Path) -> Non
             except StillwebError as error:
                 told.append(str(error))
 
-    with ended_together() as sandboxes:
+    with end_with_context() as sandboxes:
         thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
         thread.start()
         assert until(lambda: running(f"# {tmp_path}"))

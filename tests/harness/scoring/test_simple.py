@@ -19,10 +19,10 @@ from stillweb.harness.scoring import (
     find_scorer,
     register,
     score,
-    unscored,
+    score_without_answer,
 )
 from stillweb.harness.scoring.grading import GradeError, grader_prompt, grader_template, parse_grade
-from stillweb.harness.scoring.value_search import wanted
+from stillweb.harness.scoring.value_search import accepted_answers
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Trace, read_trace
 from stillweb.harness.view.export import write_report
@@ -232,16 +232,16 @@ def test_registering_a_scorer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unscored_attempts_keep_their_place() -> None:
     task = Task("t", "?", "x", "sgi-dry-experiment")
-    assert unscored(task, "timeout", "slow").metrics == {
+    assert score_without_answer(task, "timeout", "slow").metrics == {
         "passall5": 0,
         "passall3": 0,
         "passall1": 0,
         "ser": 0,
         "aet": None,
     }
-    assert set(unscored(task, "unsolvable", "no page").metrics.values()) == {None}
+    assert set(score_without_answer(task, "unsolvable", "no page").metrics.values()) == {None}
     assert "timeout" in STATUSES
-    made = unscored(task, "zero", "why")
+    made = score_without_answer(task, "zero", "why")
     assert Score.from_json(made.to_json()) == made
 
 
@@ -369,7 +369,7 @@ def trace_of(files: RunFiles, name: str) -> Trace:
 
 
 def test_where_the_right_answer_was_seen(files: RunFiles) -> None:
-    found = {name: wanted(trace_of(files, name)) for name in TASKS}
+    found = {name: accepted_answers(trace_of(files, name)) for name in TASKS}
     assert [(one.text, one.seen) for one in found["right"]] == [("3,900", None), ("about 3900", None)]
     assert [(one.text, bool(one.seen)) for one in found["misread"]] == [("3,900 g", False), ("3900", True)]
     assert [place["event"] for one in found["lost"] for place in one.seen or ()] == [1]

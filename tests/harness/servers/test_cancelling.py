@@ -13,7 +13,7 @@ from mcp.types import JSONRPCMessage
 
 from stillweb.harness.servers.mcp import make_server
 from stillweb.harness.tools import MAKERS, ToolResult, Toolset
-from stillweb.harness.tools.contract import said
+from stillweb.harness.tools.contract import fill_template
 from stillweb.snapshots.snapshot import Snapshot
 from tests.harness.tools.frozen import BIRDS, make_site
 from tests.support.waiting import HANG
@@ -91,12 +91,12 @@ def test_what_is_at_work_is_ended(snapshot: Snapshot, monkeypatch: pytest.Monkey
 
         async def call(self, name: str, arguments: dict[str, Any], visit: Any) -> ToolResult:
             if arguments.get("at once"):
-                return said("done")
+                return fill_template("done")
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
                 ended.append(name)
-            return said("never")
+            return fill_template("never")
 
     monkeypatch.setitem(MAKERS, "mcp-fetch", Endless)
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from stillweb.harness.demo import site as demo
 from stillweb.harness.servers import guarded
-from stillweb.harness.servers.guarded import Guarded, configured, listening
+from stillweb.harness.servers.guarded import RequestGuard, listen, server_config
 from stillweb.harness.servers.mcp import PATH, make_app
 from stillweb.harness.tools import Toolset
 from stillweb.harness.view.export import status_page
@@ -58,8 +58,8 @@ def posted(path: str, body: bytes, fields: bytes = JSON_ACCEPTED) -> bytes:
 
 @contextlib.contextmanager
 def serving(app: Any, **more: Any) -> Iterator[int]:
-    listener = listening("127.0.0.1", 0)
-    server = uvicorn.Server(configured(app, **more))
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(server_config(app, **more))
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
@@ -98,7 +98,7 @@ def tools(frozen: Snapshot, folder: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def desk(frozen: Snapshot, folder: Path) -> Iterator[Server]:
-    with serving(Guarded(demo.app, names=("desk.example",), pages=False)) as port:
+    with serving(RequestGuard(demo.app, names=("desk.example",), pages=False)) as port:
         yield Server(port, b"GET / HTTP/1.1\r\n")
 
 

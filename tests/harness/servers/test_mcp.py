@@ -20,7 +20,7 @@ from mcp.shared.memory import create_connected_server_and_client_session
 
 from stillweb.harness.servers import mcp
 from stillweb.harness.servers.mcp import make_app, make_server, serve
-from stillweb.harness.servers.mcp_words import listed
+from stillweb.harness.servers.mcp_words import tool_descriptions
 from stillweb.harness.servers.stdin import _AHEAD, _PIECE, Lines
 from stillweb.harness.tools import Toolset, load
 from stillweb.snapshots.errors import MissingCapability, UsageError
@@ -229,7 +229,7 @@ def test_clear_errors(site: Path) -> None:
             with pytest.raises(MissingCapability, match="can't be used"):
                 serve(toolset, "http", taken.getsockname()[1])
         assert make_app(toolset).routes
-        assert [tool["name"] for tool in listed(toolset)] == ["fetch"]
+        assert [tool["name"] for tool in tool_descriptions(toolset)] == ["fetch"]
 
 
 async def _read(descriptor: int) -> list[str]:

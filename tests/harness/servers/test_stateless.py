@@ -15,7 +15,7 @@ from stillweb.harness.servers.stateless import (
     METHOD_NOT_FOUND,
     REVISION,
     UNSUPPORTED_VERSION,
-    Stateless,
+    StatelessHandler,
     envelope,
 )
 from stillweb.harness.tools import ToolResult, Toolset, load
@@ -47,7 +47,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Snapshot]:
 
 def answer(toolset: Toolset, *messages: dict[str, Any]) -> list[Any]:
     async def run() -> list[Any]:
-        stateless = Stateless(toolset)
+        stateless = StatelessHandler(toolset)
         replies = [await stateless.answer(message) for message in messages]
         await stateless.close()
         return replies

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from stillweb.harness.testing import blocking
-from stillweb.harness.testing.blocking import Blocked, NetworkBlocked
-from stillweb.harness.testing.pytest_case import guarded
+from stillweb.harness.testing.blocking import NetworkBlock, NetworkBlocked
+from stillweb.harness.testing.pytest_case import refuse_proxies
 from tests.support.waiting import HANG, STARTS
 
 early = socket.getaddrinfo  # as `from socket import getaddrinfo` keeps it
@@ -29,7 +29,7 @@ early = socket.getaddrinfo  # as `from socket import getaddrinfo` keeps it
 def test_every_way_to_ask_for_a_name_is_blocked(name, given):
     before = getattr(socket, name)
     with (
-        Blocked() as blocked,
+        NetworkBlock() as blocked,
         pytest.raises(NetworkBlocked, match=r"looking up (outside\.example|192\.0\.2\.1)"),
     ):
         getattr(socket, name)(*given)
@@ -38,7 +38,7 @@ def test_every_way_to_ask_for_a_name_is_blocked(name, given):
 
 
 def test_servers_may_ask_for_their_own_name():
-    with Blocked() as blocked:
+    with NetworkBlock() as blocked:
         assert socket.gethostbyname("localhost")
         assert socket.getfqdn("127.0.0.1")
         assert socket.getfqdn("0.0.0.0")
@@ -48,7 +48,7 @@ def test_servers_may_ask_for_their_own_name():
 
 def test_blocking_is_undone_and_names_stay_free_for_this_machine():
     before = (socket.socket.connect, socket.getaddrinfo)
-    with Blocked() as outer, Blocked(["127.0.0.1:1"]):
+    with NetworkBlock() as outer, NetworkBlock(["127.0.0.1:1"]):
         with pytest.raises(NetworkBlocked, match=r"connecting to 192\.0\.2\.1:80"):
             socket.create_connection(("192.0.2.1", 80))
         with pytest.raises(NetworkBlocked, match=r"looking up outside\.example"):
@@ -70,7 +70,7 @@ def test_blocking_is_undone_and_names_stay_free_for_this_machine():
 def test_an_allowed_name_lets_the_addresses_through_that_it_stands_for(allowed):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with Blocked([allowed.format(port=port)]) as blocked:
+        with NetworkBlock([allowed.format(port=port)]) as blocked:
             socket.create_connection(("localhost", port)).close()
             socket.create_connection((socket.gethostbyname("localhost"), port)).close()
             assert blocked.attempts == []
@@ -88,14 +88,14 @@ def test_an_allowed_name_lets_the_addresses_through_that_it_stands_for(allowed):
     ],
 )
 def test_what_is_below_the_module_socket_or_was_imported_before_is_blocked(ask):
-    with Blocked() as blocked, pytest.raises(NetworkBlocked):
+    with NetworkBlock() as blocked, pytest.raises(NetworkBlocked):
         ask()
     assert len(blocked.attempts) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # workers of xdist have threads
 def test_what_a_process_that_was_forked_off_tries_is_kept():
-    with Blocked() as blocked:
+    with NetworkBlock() as blocked:
         child = os.fork()
         if child == 0:
             try:
@@ -114,14 +114,14 @@ def test_a_connection_to_another_machine_that_was_open_before_is_not_sent_on(mon
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as kept, server.accept()[0] as other:
             other.settimeout(0.05)
-            with Blocked() as blocked:
+            with NetworkBlock() as blocked:
                 for send in (kept.send, kept.sendall, lambda data: kept.sendmsg([data])):
                     with pytest.raises(NetworkBlocked, match="on a connection that was open before"):
                         send(b"x")
             with pytest.raises(TimeoutError):
                 other.recv(1)
             assert len(blocked.attempts) == 3
-            with Blocked([f"127.0.0.1:{port}"]):
+            with NetworkBlock([f"127.0.0.1:{port}"]):
                 kept.sendall(b"x")
             assert other.recv(1) == b"x"
 
@@ -131,7 +131,7 @@ def test_a_connection_within_this_machine_may_go_on():
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as kept,
-        Blocked() as blocked,
+        NetworkBlock() as blocked,
     ):
         kept.sendall(b"x")
     assert blocked.attempts == []
@@ -142,7 +142,7 @@ def test_threads_are_held_too():
         with pytest.raises(NetworkBlocked):
             socket.create_connection(("192.0.2.1", 80))
 
-    with Blocked() as blocked:
+    with NetworkBlock() as blocked:
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join()
@@ -162,7 +162,7 @@ def program(url: str, **more: str) -> int:
 def test_a_program_is_refused_and_told_of():
     before = dict(os.environ)
     threads = set(threading.enumerate())
-    with Blocked() as blocked, guarded(blocked):
+    with NetworkBlock() as blocked, refuse_proxies(blocked):
         assert program("http://outside.example/page?q=1") != 0
         assert program("https://outside.example/") != 0
     assert blocked.attempts == [
@@ -177,14 +177,14 @@ def test_a_program_is_refused_and_told_of():
     "url", ["http://update.googleapis.com/service/update2/json", "https://accounts.google.com/"]
 )
 def test_a_browsers_own_errands_are_refused_and_fail_no_test(url):
-    with Blocked() as blocked, guarded(blocked):
+    with NetworkBlock() as blocked, refuse_proxies(blocked):
         assert program(url) != 0
     assert blocked.attempts == []
 
 
 def test_a_proxy_of_the_users_comes_back(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
-    with Blocked() as blocked, guarded(blocked):
+    with NetworkBlock() as blocked, refuse_proxies(blocked):
         assert "proxy.example" not in os.environ["http_proxy"]
     assert os.environ["http_proxy"] == "http://proxy.example:3128"
 
@@ -203,14 +203,14 @@ def test_what_is_allowed_is_not_led_there(allow):
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with Blocked([allow.format(port=port)]) as blocked, guarded(blocked):
+        with NetworkBlock([allow.format(port=port)]) as blocked, refuse_proxies(blocked):
             assert program(f"http://localhost:{port}/") == 0
         thread.join()
     assert blocked.attempts == []
 
 
 def test_what_says_nothing_holds_up_no_other():
-    with Blocked() as blocked, guarded(blocked):
+    with NetworkBlock() as blocked, refuse_proxies(blocked):
         port = int(os.environ["HTTPS_PROXY"].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)):
             assert program("http://outside.example/") != 0
@@ -221,7 +221,7 @@ def test_what_was_asked_last_of_all_counts_and_nothing_goes_on(monkeypatch):
     monkeypatch.setattr("stillweb.harness.testing.pytest_case._PATIENCE", 3600.0)
     threads = set(threading.enumerate())
     asking = []
-    with Blocked() as blocked, guarded(blocked):
+    with NetworkBlock() as blocked, refuse_proxies(blocked):
         port = int(os.environ["HTTPS_PROXY"].rpartition(":")[2])
         for number in range(20):
             asking.append(socket.create_connection(("127.0.0.1", port)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stillweb.harness.tools.browser_shared import SharedBrowser
-from stillweb.harness.tools.browser_text import argument_error, code_of, contract, find, quoted
+from stillweb.harness.tools.browser_text import argument_error, code_of, contract, find, js_string
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import Toolset
 from stillweb.proxy.browser.browser import complete
@@ -265,7 +265,7 @@ def test_small_words() -> None:
     told = argument_error("browser_resize", {"height": "x"}, resize)
     assert told is not None
     assert told.index("→ at width") < told.index("→ at height")
-    assert quoted("a\"b'c\n") == "'a\"b\\'c\\n'"
+    assert js_string("a\"b'c\n") == "'a\"b\\'c\\n'"
     assert find("- a:\n  - b\n  - c", None, "/B/i").startswith("Found 1 match for /B/i:\n\n- a:")
     assert find("- a", "z", None) == 'No matches found for "z".'
     schema = next(t["inputSchema"] for t in contract()["tools"] if t["name"] == "browser_fill_form")

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from stillweb.harness.tools.browser_session import Browsing
-from stillweb.proxy.browser.settle import Answer
-from stillweb.proxy.replay.misses import Missed
+from stillweb.proxy.browser.settle import BrowserResponse
+from stillweb.proxy.replay.misses import MissedRequest
 from stillweb.snapshots.profile import Profile
 
 A = "https://a.test/lost"
@@ -15,16 +15,16 @@ class Told:
     """A session whose gateway and browser say what the test lets them."""
 
     def __init__(self) -> None:
-        self.missed: list[Missed] = []
-        self.answers: list[Answer] = []
+        self.missed: list[MissedRequest] = []
+        self.answers: list[BrowserResponse] = []
         gateway: Any = SimpleNamespace(missed=lambda name: list(self.missed))
         shared: Any = None
         self.session = Browsing(shared, gateway, None, "s", Profile())
         self.session.traffic = SimpleNamespace(answers=self.answers)  # type: ignore[assignment]
 
     def call(self, gateway: int = 0, browser: int = 0) -> list[str]:
-        self.missed += [Missed(A, "script", True)] * gateway
-        self.answers += [Answer(A, "script", 504, "miss", "")] * browser
+        self.missed += [MissedRequest(A, "script", True)] * gateway
+        self.answers += [BrowserResponse(A, "script", 504, "miss", "")] * browser
         return [one.url for one in self.session.new_misses()]
 
 

@@ -153,7 +153,7 @@ def test_what_the_recording_does_not_decide_is_said_by_the_services_too(toolset:
     assert fetched.meta["ambiguous"] is True
     with Ledger() as ledger:
         answerer = Answerer(toolset.snapshot, ledger, virtual_hosts=http_hosts(toolset))
-        request, line = Request("GET", f"https://r.jina.ai/{after}"), answerer.line("s")
+        request, line = Request("GET", f"https://r.jina.ai/{after}"), answerer.state("s")
         reply = answerer.virtual(request, line, answerer.virtual_hosts["r.jina.ai"](request, "s"))
         assert ("Stillweb-Ambiguous", "true") in reply.fields
         assert ledger.entries()[-1]["ambiguous"] is True
@@ -318,7 +318,7 @@ def test_a_session_that_is_reset_begins_anew_with_the_services(tmp_path: Path) -
             with Ledger() as ledger:
                 answerer = Answerer(snapshot, ledger, virtual_hosts=hosts)
                 answerer.reset("a")  # nothing is known of it yet
-                host, line = answerer.virtual_hosts["google.serper.dev"], answerer.line("a")
+                host, line = answerer.virtual_hosts["google.serper.dev"], answerer.state("a")
                 first, second = (answerer.virtual(search, line, host(search, line.name)).body for _ in "12")
                 answerer.reset("a")
                 again = answerer.virtual(search, line, host(search, line.name)).body

@@ -17,7 +17,7 @@ from stillweb.harness.commands.mcp import command
 from stillweb.harness.runs.resources import open_tools
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.tools import MAKERS, Limits, ToolResult, Toolset, contract_names
-from stillweb.harness.tools.contract import said
+from stillweb.harness.tools.contract import fill_template
 from stillweb.harness.trace import UNHASHED
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.snapshot import Snapshot
@@ -63,11 +63,13 @@ def test_an_unknown_tool_is_told_in_each_contracts_own_form(
     snapshot: Snapshot, contract: str, words: str, code: int | None
 ) -> None:
     toolset = Toolset(snapshot, [contract])
-    assert asyncio.run(toolset.session("s").call("nope", {})) == said(words, error=True)
+    assert asyncio.run(toolset.session("s").call("nope", {})) == fill_template(words, error=True)
     assert toolset.unknown_code("nope") == code
     assert all(toolset.unknown_code(spec.name) is None for spec in toolset.specs)
     several = Toolset(snapshot, ["fetch", contract] if "fetch" not in contract else ["serper", contract])
-    assert asyncio.run(several.session("s").call("nope", {})) == said("Unknown tool: nope", error=True)
+    assert asyncio.run(several.session("s").call("nope", {})) == fill_template(
+        "Unknown tool: nope", error=True
+    )
     assert several.unknown_code("nope") is None
 
 

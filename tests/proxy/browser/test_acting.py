@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from stillweb.proxy.browser.driver import Driver, next_page_of
-from stillweb.proxy.browser.errors import Failed
-from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at
+from stillweb.proxy.browser.errors import PageFailed
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, read_page
 from stillweb.proxy.browser.steps import parse_steps
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
@@ -84,7 +84,7 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[PageSnapshot, Driver
             await driver.begin(url)
             for number, step in enumerate(parse_steps(steps), start=1):
                 await driver.perform(step, number)
-            return await look_at(driver.page), driver
+            return await read_page(driver.page), driver
         finally:
             await driver.context.close()
 
@@ -101,9 +101,9 @@ def said_after(browser: Browsing, url: str, cases: list[tuple[str, str]]) -> Ite
         try:
             for number, step in enumerate(parse_steps(steps), start=1):
                 await driver.perform(step, number)
-        except Failed as failed:
+        except PageFailed as failed:
             return f"Failed: {failed}"
-        sight = await look_at(driver.page, with_picture=False)
+        sight = await read_page(driver.page, with_picture=False)
         return f"{sight.url} {sight.text}"
 
     driver = browser.run(browser.driver())
@@ -235,7 +235,7 @@ def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str) -> N
 
 
 def test_a_page_that_does_not_answer(browser: Browsing) -> None:
-    with pytest.raises(Failed, match=r"http://127.0.0.1:1/: net::ERR_UNSAFE_PORT$"):
+    with pytest.raises(PageFailed, match=r"http://127.0.0.1:1/: net::ERR_UNSAFE_PORT$"):
         after(browser, "http://127.0.0.1:1/", "")
 
 

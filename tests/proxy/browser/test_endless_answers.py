@@ -14,7 +14,7 @@ import pytest
 from stillweb.proxy.browser import page_snapshot
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.settle import SettleTimeouts
-from stillweb.proxy.net.stream_idle import Said, Silence
+from stillweb.proxy.net.stream_idle import Silence, StreamCounters
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
@@ -203,8 +203,8 @@ def test_an_event_stream_has_said_nothing_while_it_sends_comments(tmp_path: Path
         came, pieces = b"", answer.iter_raw()
         while b" on\n\n" not in came:
             came += next(pieces)
-        assert recorder.said() == Said()
+        assert recorder.said() == StreamCounters()
         news.set()
         while b"ews\n\n" not in came:
             came += next(pieces)
-        assert recorder.said() == Said(streamed=len(b"data: news\n\n"))
+        assert recorder.said() == StreamCounters(streamed=len(b"data: news\n\n"))

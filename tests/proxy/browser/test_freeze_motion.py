@@ -2,7 +2,7 @@
 
 import pytest
 
-from stillweb.proxy.browser.page_snapshot import picture
+from stillweb.proxy.browser.page_snapshot import take_picture
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -28,7 +28,7 @@ def test_pictures_are_the_same(browser: Browsing) -> None:
         driver, pictures = await browser.driver(), {}
         for page in PAGES:
             await driver.open(f"{site}/{page}")
-            pictures[page] = {await picture(driver.page) for _ in range(2)}
+            pictures[page] = {await take_picture(driver.page) for _ in range(2)}
         await driver.context.close()
         return pictures
 

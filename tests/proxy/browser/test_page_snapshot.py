@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from playwright.async_api import Page
 
-from stillweb.proxy.browser.page_snapshot import PageSnapshot, look_at, state_of
+from stillweb.proxy.browser.page_snapshot import PageSnapshot, read_page, state_of
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -37,7 +37,7 @@ def test_of_shadow_trees_all_that_is_drawn_is_seen_and_nothing_else(browser: Bro
     async def look(base: str) -> PageSnapshot:
         driver = await browser.driver()
         await driver.open(f"{base}/")
-        return await look_at(driver.page, with_picture=False)
+        return await read_page(driver.page, with_picture=False)
 
     with serve(answer) as base:
         sight = browser.run(look(base))
@@ -60,7 +60,7 @@ def test_documents_without_a_body_are_seen(browser: Browsing) -> None:
         driver, seen = await browser.driver(), []
         for number in range(len(BODILESS)):
             await driver.open(f"{base}/{number}")
-            seen.append(await look_at(driver.page))
+            seen.append(await read_page(driver.page))
         return seen
 
     def bodiless(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:

@@ -11,8 +11,8 @@ import pytest
 from stillweb.proxy.browser.browser import BrowserHost, complete
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.errors import Failed
-from stillweb.proxy.browser.page_snapshot import look_at
+from stillweb.proxy.browser.errors import PageFailed
+from stillweb.proxy.browser.page_snapshot import read_page
 from stillweb.proxy.browser.steps import Flow, describe, load_flows, parse_flows, parse_steps, to_yaml
 from stillweb.proxy.browser.uploads import Files
 from stillweb.proxy.check.check import check
@@ -179,8 +179,8 @@ async def replayed(host: BrowserHost, url: str, flow: Flow, gateway: Gateway) ->
         await driver.begin(url)
         for number, step in enumerate(flow.steps, start=1):
             await driver.perform(step, number)
-        return (await look_at(driver.page, with_picture=False)).text
-    except Failed as error:
+        return (await read_page(driver.page, with_picture=False)).text
+    except PageFailed as error:
         return str(error)
     finally:
         await context.close()

@@ -15,8 +15,8 @@ import pytest
 from stillweb.proxy.browser.browser import BrowserHost, complete
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult, Recording, plan
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.errors import Failed
-from stillweb.proxy.browser.page_snapshot import look_at
+from stillweb.proxy.browser.errors import PageFailed
+from stillweb.proxy.browser.page_snapshot import read_page
 from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import Flow, parse_steps
 from stillweb.proxy.check.check import CheckReport, check
@@ -237,7 +237,7 @@ def test_replays_alone_and_together_are_one(recorded: Recorded, chromium: Browsi
             await driver.begin(f"{recorded.base}/")
             for number, step in enumerate(STEPS, start=1):
                 await driver.perform(step, number)
-                sight = await look_at(driver.page)
+                sight = await read_page(driver.page)
                 seen.append(hashlib.sha256(f"{sight.aria}\0{sight.text}".encode() + sight.png).hexdigest())
             seen += sorted(f"{a.url} {a.status} {a.verdict} {a.capture}" for a in driver.traffic.answers)
         finally:
@@ -268,7 +268,7 @@ def test_what_was_not_recorded_is_a_miss(recorded: Recorded, chromium: Browsing)
     with (
         Snapshot.open(recorded.path) as snapshot,
         Gateway(snapshot, authority=recorded.authority) as gateway,
-        pytest.raises(Failed, match=r"list\?page=9: not in the snapshot \(miss\)"),
+        pytest.raises(PageFailed, match=r"list\?page=9: not in the snapshot \(miss\)"),
     ):
         chromium.run(go(gateway, f"{recorded.base}/list?page=9"))
 

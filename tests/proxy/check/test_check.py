@@ -20,7 +20,7 @@ from stillweb.proxy.check.check import (
     compare_pictures,
     is_unread,
     likeness,
-    small,
+    small_screenshot,
 )
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
@@ -85,7 +85,7 @@ def test_pictures() -> None:
         compare_pictures(b"no picture", png(black, white))
     with pytest.raises(ValueError, match="the page draws nothing"):
         compare_pictures(png(black, white), b"")
-    assert small(png(black, white))[0].startswith("image/")
+    assert small_screenshot(png(black, white))[0].startswith("image/")
 
 
 def test_a_gate_that_can_fail() -> None:

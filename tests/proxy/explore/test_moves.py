@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.proxy.explore.explorer import BROUGHT, ELSEWHERE, HERE, Agenda, held_by
+from stillweb.proxy.explore.explorer import BROUGHT, ELSEWHERE, HERE, Agenda, hash_client_state
 from stillweb.proxy.explore.graph import Node
-from stillweb.proxy.explore.moves import Choices, Move, Noise, controls_of, forbidden, moves, shown, words_of
+from stillweb.proxy.explore.moves import (
+    Choices,
+    Move,
+    Noise,
+    controls_of,
+    forbidden,
+    moves,
+    stable_content,
+    words_of,
+)
 from tests.proxy.browsing import Browsing
 from tests.proxy.sites import Answer, serve
 
@@ -248,7 +257,7 @@ def test_a_cookie_that_lasts_is_the_same_at_each_visit(browser: Browsing) -> Non
     async def visit(url: str) -> str:
         driver = await browser.driver()
         await driver.open(url)
-        held = await held_by(driver)
+        held = await hash_client_state(driver)
         await driver.context.close()
         return held
 
@@ -277,11 +286,11 @@ def test_words_that_change_are_no_noise() -> None:
 
 
 def test_what_fields_hold_is_no_other_view() -> None:
-    before = shown(
+    before = stable_content(
         "x", '- combobox "Year":\n  - option "2018" [selected]\n  - option "2019"\n- textbox "Find": a'
     )
-    after = shown(
+    after = stable_content(
         "x", '- combobox "Year":\n  - option "2018"\n  - option "2019" [selected]\n- textbox "Find": b'
     )
     assert before == after
-    assert before != shown("y", "")
+    assert before != stable_content("y", "")

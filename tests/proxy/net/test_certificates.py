@@ -22,7 +22,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from stillweb.proxy.net import ca
 from stillweb.proxy.net.ca import CA_DAYS, EARLIER_DAYS, LEAF_DAYS, RENEW_DAYS, Authority, normal_host
-from stillweb.proxy.net.client_env import java_store, php_settings, told_files, wget_settings
+from stillweb.proxy.net.client_env import java_store, php_settings, trust_store_files, wget_settings
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from stillweb.snapshots.secrets.keystore import state_dir
 from tests.support.waiting import HANG
@@ -308,7 +308,7 @@ def test_all_forms_hold_the_authority(tmp_path: Path) -> None:
 def test_many_authorities_are_one_store_that_is_the_same_each_time(tmp_path: Path) -> None:
     content = Path(certifi.where()).read_bytes()
     pem = tmp_path / "usual.pem"
-    first, again = (told_files(pem, content)[java_store(pem)] for _ in range(2))
+    first, again = (trust_store_files(pem, content)[java_store(pem)] for _ in range(2))
     assert first == again
     found = read_store(first, "changeit")
     assert len(set(found.values())) == content.count(b"BEGIN CERTIFICATE")

@@ -19,7 +19,7 @@ import pytest
 from stillweb.proxy.net import isolation
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.isolated import run_isolated
-from stillweb.proxy.net.isolation import Canary, can_isolate, canary, enter_isolation, isolated
+from stillweb.proxy.net.isolation import Canary, can_isolate, canary, enter_isolation, is_isolated
 from stillweb.proxy.record.recorder import Recorder, record_command
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.writer import Writer
@@ -29,14 +29,14 @@ from tests.support.waiting import HANG, STARTS
 
 INSIDE = """
 import json, os, socket, sys
-from stillweb.proxy.net.isolation import canary, enter_isolation, isolated
+from stillweb.proxy.net.isolation import canary, enter_isolation, is_isolated
 {before}
 enter_isolation()
 enter_isolation()
 server = socket.create_server(("127.0.0.1", 0))
 socket.create_connection(server.getsockname(), 60).close()
 routes = open("/proc/net/route").read().splitlines()[1:]
-print(json.dumps({{"canary": canary().to_json(), "isolated": isolated(), "uid": os.getuid(), "routes": routes}}))
+print(json.dumps({{"canary": canary().to_json(), "isolated": is_isolated(), "uid": os.getuid(), "routes": routes}}))
 sys.exit(7)
 """
 
@@ -192,7 +192,7 @@ def test_the_canary_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         proof = canary()
     assert proof.escaped
     assert "OUTSIDE REACHED" in proof.line()
-    assert not isolated()
+    assert not is_isolated()
     assert isinstance(proof, Canary)
 
 
@@ -225,7 +225,7 @@ def test_in_a_process_with_threads_nothing_is_left(tmp_path: Path) -> None:
     thread.start()
     try:
         can_isolate()
-        assert not isolated()
+        assert not is_isolated()
     finally:
         stop.set()
         thread.join()

@@ -17,7 +17,7 @@ from stillweb.proxy.browser.settle import SettleTimeouts
 from stillweb.proxy.browser.steps import parse_steps
 from stillweb.proxy.check.check import check
 from stillweb.proxy.net import stream_idle
-from stillweb.proxy.net.stream_idle import Said, Silence
+from stillweb.proxy.net.stream_idle import Silence, StreamCounters
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.profile import Profile
@@ -135,7 +135,9 @@ def test_a_page_that_shows_nothing_yet_waits_for_a_server_that_thinks(
         assert [(view.same, view.error) for view in report.views] == [(True, None)]
 
 
-def kept(heard: list[Said], pages: list[tuple[int, int, int] | None], known: Silence | None = None) -> bool:
+def kept(
+    heard: list[StreamCounters], pages: list[tuple[int, int, int] | None], known: Silence | None = None
+) -> bool:
     """Whether there was silence, for what recorder and page (sent, heard, mutations) said one after the other."""
     saids, states = iter(heard), iter(pages)
     own = known or Silence()
@@ -151,18 +153,25 @@ def kept(heard: list[Said], pages: list[tuple[int, int, int] | None], known: Sil
 @pytest.mark.parametrize(
     ("heard", "pages", "expected"),
     [
-        ([Said(1, 2)] * 2, [(1, 2, 7)] * 2, True),
-        ([Said(0, 2), Said(1, 2), Said(1, 2)], [(1, 2, 7)] * 3, True),  # it came, and nothing followed
-        ([Said(1, 2), Said(1, 2), Said(1, 2)], [(1, 1, 7), (1, 2, 7), (1, 2, 7)], True),
-        ([Said(1, 2), Said(1, 3)], [(1, 2, 7), (1, 2, 7)], False),  # an answer is on its way
-        ([Said(1, 2), Said(1, 2)], [(1, 2, 7), (2, 2, 7)], False),  # the page has just spoken
-        ([Said(1, 2), Said(1, 2)], [(1, 2, 7), (1, 2, 8)], False),
-        ([Said(1, 2, 10), Said(1, 2, 20)], [(1, 2, 7), (1, 2, 7)], False),
-        ([Said(1, 2)], [None, None], False),  # it goes
+        ([StreamCounters(1, 2)] * 2, [(1, 2, 7)] * 2, True),
+        # it came, and nothing followed
+        ([StreamCounters(0, 2), StreamCounters(1, 2), StreamCounters(1, 2)], [(1, 2, 7)] * 3, True),
+        (
+            [StreamCounters(1, 2), StreamCounters(1, 2), StreamCounters(1, 2)],
+            [(1, 1, 7), (1, 2, 7), (1, 2, 7)],
+            True,
+        ),
+        # an answer is on its way
+        ([StreamCounters(1, 2), StreamCounters(1, 3)], [(1, 2, 7), (1, 2, 7)], False),
+        # the page has just spoken
+        ([StreamCounters(1, 2), StreamCounters(1, 2)], [(1, 2, 7), (2, 2, 7)], False),
+        ([StreamCounters(1, 2), StreamCounters(1, 2)], [(1, 2, 7), (1, 2, 8)], False),
+        ([StreamCounters(1, 2, 10), StreamCounters(1, 2, 20)], [(1, 2, 7), (1, 2, 7)], False),
+        ([StreamCounters(1, 2)], [None, None], False),  # it goes
     ],
 )
 def test_silence(
-    heard: list[Said],
+    heard: list[StreamCounters],
     pages: list[tuple[int, int, int] | None],
     expected: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -185,9 +194,9 @@ def test_what_is_counted_otherwise_for_good_is_waited_for_once(monkeypatch: pyte
 
     monkeypatch.setattr(stream_idle.asyncio, "sleep", at_once)
     known = Silence()
-    assert kept([Said(5, 5)] * 2, [(1, 2, 7)] * 2, known)
+    assert kept([StreamCounters(5, 5)] * 2, [(1, 2, 7)] * 2, known)
     monkeypatch.setattr(stream_idle, "LATE", 1e9)
-    assert kept([Said(6, 5)] * 2, [(2, 2, 7)] * 2, known)
+    assert kept([StreamCounters(6, 5)] * 2, [(2, 2, 7)] * 2, known)
 
 
 def test_without_a_recorder_only_the_page_is_asked() -> None:

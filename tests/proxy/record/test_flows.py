@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.net.addresses import named_by_host
+from stillweb.proxy.net.addresses import with_host_field
 from stillweb.proxy.record.flows import FailureLog, HostPlaces
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.secrets.redact import Redactor
@@ -36,7 +36,7 @@ from tests.support.waiting import HANG
     ],
 )
 def test_names(url: str, host: str | None, named: str | None) -> None:
-    assert named_by_host(url, host) == (named or url)
+    assert with_host_field(url, host) == (named or url)
 
 
 def ask(port: int, target: str, host: str, tunnel: str = "") -> bytes:

@@ -399,7 +399,7 @@ def _has_a_configuration_for_each_connection(off: Off) -> object:
 
 @case("pings within messages", ["said with a ping"])
 def _pings_within_a_packed_message(off: Off) -> object:
-    with _patch.in_place(off):
+    with _patch.apply_changes(off):
         pair = [wsproto.connection.Connection(kind, [_deflate()]) for kind in wsproto.ConnectionType]
         sender, reader = pair
         heard = []
@@ -450,7 +450,7 @@ def _keeps_a_master_for_each_thread(off: Off) -> object:
         both.wait(HANG)
         found[number] = mitmproxy.ctx.master
 
-    with _patch.in_place(off):
+    with _patch.apply_changes(off):
         threads = [threading.Thread(target=run, args=(number,)) for number in (0, 1)]
         for thread in threads:
             thread.start()
@@ -462,7 +462,7 @@ def _keeps_a_master_for_each_thread(off: Off) -> object:
 
 @case("no self-checks", "none")
 def _checks_no_field(off: Off) -> object:
-    with _patch.in_place(off):
+    with _patch.apply_changes(off):
         try:
             http.MessageData(b"HTTP/1.1", http.Headers(), "text", None, 0.0, None)  # type: ignore[arg-type]
         except TypeError:

@@ -14,7 +14,7 @@ from mitmproxy.connection import Client, Connection, ConnectionState, Server
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.context import Context
 
-from stillweb.proxy.record.mitmproxy_compat._patch import Classes, in_place
+from stillweb.proxy.record.mitmproxy_compat._patch import Classes, apply_changes
 from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, RecordingProxy
 
 
@@ -142,7 +142,7 @@ def wired(
     """A wire with the patches `off` left out, and add-ons behind mitmproxy's."""
     loop = asyncio.new_event_loop()
     failed: list[Exception] = []
-    with in_place(off):
+    with apply_changes(off):
         master = RecordingMaster(
             options.Options(),
             loop,

@@ -9,7 +9,7 @@ from stillweb.proxy.net import ca
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.replay import hub
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.replies import Hot
+from stillweb.proxy.replay.replies import CachedCapture
 from tests.proxy.frozen import Site
 from tests.proxy.gateways import client
 
@@ -135,7 +135,7 @@ def test_no_more_is_kept_for_a_session_that_names_itself_or_sends_long_fields(
         for url, body in pages.items():
             assert [c.get(url).content for _ in range(2)] == [body] * 2
         gc.collect()
-        hot = [one for one in gc.get_objects() if isinstance(one, Hot)]
+        hot = [one for one in gc.get_objects() if isinstance(one, CachedCapture)]
         assert sum(one.response.body in pages.values() for one in hot) < 10
         del hot
         kept = g._hub.answerer.kept

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillweb.proxy.replay import ledger
-from stillweb.proxy.replay.ledger import Ledger, hash_entries, misses, settled
+from stillweb.proxy.replay.ledger import Ledger, hash_entries, misses, settle_broken_tunnels
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
 from tests.support.room import room_for
 from tests.support.waiting import HANG, until
@@ -238,7 +238,7 @@ def test_a_tunnel_that_was_tried_again_matters_no_more() -> None:
     assert [(e["session"], e["seq"], e.get("irrelevant")) for e in misses(entries)] == [
         ("a", 0, True), ("b", 0, False), ("a", 1, False), ("a", 2, None),
     ]  # fmt: skip
-    assert [e["seq"] for e in settled(entries)] == [e["seq"] for e in entries]
+    assert [e["seq"] for e in settle_broken_tunnels(entries)] == [e["seq"] for e in entries]
     assert entries[0]["irrelevant"] is False
     renumbered = [*entries[:4], entry("a", 3, again=[1]), *entries[5:]]
     assert hash_entries(renumbered, ordered=False) == hash_entries(entries, ordered=False)

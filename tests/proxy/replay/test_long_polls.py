@@ -10,9 +10,9 @@ from threading import Event
 import httpx
 import pytest
 
-from stillweb.proxy.replay.answering import Answerer, hanging
+from stillweb.proxy.replay.answering import Answerer, delayed_reply
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.replies import Line, Reply
+from stillweb.proxy.replay.replies import Reply, SessionState
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.request import Request
@@ -129,11 +129,11 @@ def test_a_poll_that_hangs_ends_with_the_gateway(
 ) -> None:
     arrived = Event()
 
-    def noted(answerer: Answerer, request: Request, line: Line, rule: str | None) -> Reply:
+    def noted(answerer: Answerer, request: Request, line: SessionState, rule: str | None) -> Reply:
         arrived.set()
-        return hanging(answerer, request, line, rule)
+        return delayed_reply(answerer, request, line, rule)
 
-    monkeypatch.setattr("stillweb.proxy.replay.answering.hanging", noted)
+    monkeypatch.setattr("stillweb.proxy.replay.answering.delayed_reply", noted)
     more = {"http1": protocol == "http/1.1", "http2": protocol == "h2"}
     with (
         recorded(tmp_path / "s") as snapshot,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedTalks, Said
+from stillweb.proxy.replay.websocket_player import Conversation, Payload, Player, RecordedConversations
 from stillweb.snapshots.identity.moments import with_moments
 from tests.proxy.frozen import START, Site
 from tests.proxy.gateways import client
@@ -68,9 +68,9 @@ def test_text_is_no_bytes() -> None:
     assert with_moments(STORED, SAID.encode(), THEN, NOW) == SAID.encode()
 
 
-def player(*messages: tuple[bool, Said], times: tuple[float, ...] = (THEN, THEN)) -> Player:
+def player(*messages: tuple[bool, Payload], times: tuple[float, ...] = (THEN, THEN)) -> Player:
     told = Conversation("http://h/", "s", 1, messages, times=times)
-    return Player(RecordedTalks([told]), 0, given=lambda one: False, now=lambda: NOW)
+    return Player(RecordedConversations([told]), 0, given=lambda one: False, now=lambda: NOW)
 
 
 def test_a_client_that_names_its_moment_is_answered() -> None:

@@ -34,7 +34,7 @@ def test_an_odd_date_hides_nothing(tmp_path: Path, date: str) -> None:
     with Snapshot.open(path) as snapshot, Ledger() as ledger:
         answerer = Answerer(snapshot, ledger)
         for moment in ("1736000000001", "1736000777001"):
-            answerer.answer(Request("GET", f"http://a.test/b?_={moment}"), answerer.line("s"))
+            answerer.answer(Request("GET", f"http://a.test/b?_={moment}"), answerer.state("s"))
         first, second = ledger.entries()
         answerer.close()
     assert answerer.failures == []

@@ -13,7 +13,7 @@ from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.response import join, multipart
-from stillweb.snapshots.http.spans import inside, parse
+from stillweb.snapshots.http.spans import covered_range, parse
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
 from tests.proxy.origin import Answer, Asked, Origin
@@ -83,7 +83,7 @@ def test_a_part_answers_what_lies_in_it_and_nothing_else(tmp_path: Path, authori
             for text in asked:
                 answer = client.get(url, headers={"Range": text})
                 entry = gateway.ledger.entries()[-1]
-                if inside(text, f"bytes 8-15/{SIZE}") is None:
+                if covered_range(text, f"bytes 8-15/{SIZE}") is None:
                     assert entry["verdict"] == "miss", text
                     continue
                 right = direct.get(f"{live.url}/file", headers={"Range": text})

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from wsproto.events import TextMessage
 
-from stillweb.proxy.replay.answering import Answerer, hanging
+from stillweb.proxy.replay.answering import Answerer, delayed_reply
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.polls import PollProgress, Polls
-from stillweb.proxy.replay.replies import Line, Reply
+from stillweb.proxy.replay.replies import Reply, SessionState
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.writer import Writer
@@ -98,14 +98,14 @@ def test_the_last_poll_stays_open_and_ends_with_the_gateway(
 ) -> None:
     arrived = Event()
 
-    def noted(answerer: Answerer, request: Request, line: Line, rule: str | None) -> Reply:
+    def noted(answerer: Answerer, request: Request, line: SessionState, rule: str | None) -> Reply:
         arrived.set()
-        return hanging(answerer, request, line, rule)
+        return delayed_reply(answerer, request, line, rule)
 
     with client(polled, "p") as c, ThreadPoolExecutor(1) as pool:
         c.post(at("http/1.1", 12), content=b"42", headers={"Content-Type": "text/plain"})
         assert [c.get(at("http/1.1", number)).text for number in (13, 14)] == ["42 said", "2"]
-        monkeypatch.setattr("stillweb.proxy.replay.answering.hanging", noted)
+        monkeypatch.setattr("stillweb.proxy.replay.answering.delayed_reply", noted)
         last = pool.submit(c.get, at("http/1.1", 15))
         assert arrived.wait(HANG)
         polled.close()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillweb.proxy.replay import response
-from stillweb.proxy.replay.response import Refusal, readable
+from stillweb.proxy.replay.response import Refusal, accepts_coding
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http import encodings
 from stillweb.snapshots.http.spans import recorded_span
@@ -37,7 +37,7 @@ def get(method: str = "GET", **fields: str) -> Request:
 def answer(stored: Response, request: Request, recorded: Request | None = None) -> Response:
     """Return the response made of a stored answer to a request; `recorded` is the request that it answered, if known."""
     body = stored.body
-    decoded = not readable(stored, request)
+    decoded = not accepts_coding(stored, request)
     if decoded:
         try:
             body = encodings.decode(body, stored.header("content-encoding"))

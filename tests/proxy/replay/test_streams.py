@@ -24,10 +24,10 @@ from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.websocket_player import (
     Conversation,
     Player,
-    RecordedTalks,
+    RecordedConversations,
     conversation,
     conversations,
-    same,
+    is_same_message,
 )
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.secrets.redact import Redactor
@@ -215,7 +215,7 @@ def said(*words: str, session: str = "s", begin: int = 1) -> Conversation:
 
 
 def test_a_player_releases_what_follows_the_clients_words() -> None:
-    player = Player(RecordedTalks([said("a", ">b", ">c", "d", "e", ">f")]), 0)
+    player = Player(RecordedConversations([said("a", ">b", ">c", "d", "e", ">f")]), 0)
     assert player.opened() == ["a"]
     assert player.client("http://h/", "b") == []
     assert player.client("http://h/", "c") == ["d", "e"]
@@ -227,11 +227,11 @@ def test_a_player_releases_what_follows_the_clients_words() -> None:
 
 def test_several_conversations_are_told_apart_by_what_is_said() -> None:
     known = [said("a", ">x", "1"), said("a", ">y", "2", begin=5), said("a", ">y", "3", begin=9)]
-    player = Player(RecordedTalks(known), 0)
+    player = Player(RecordedConversations(known), 0)
     assert player.opened() == ["a"]
     assert player.client("http://h/", "y") == ["2"]
     assert player.ambiguous  # the third said otherwise
-    second = Player(RecordedTalks(known), 2)
+    second = Player(RecordedConversations(known), 2)
     assert (second.opened(), second.client("http://h/", "y")) == (["a"], ["3"])
 
 
@@ -255,10 +255,10 @@ def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
     kept = secrets.message("http://h/", json.dumps(told).encode(), from_client=True)
     asked = json.dumps(sent).encode()
     stored, now = (kept.decode(), asked.decode()) if text else (kept, asked)
-    assert same("http://h/", stored, now) is found
-    assert same("http://h/", stored, asked if text else asked.decode()) is False
+    assert is_same_message("http://h/", stored, now) is found
+    assert is_same_message("http://h/", stored, asked if text else asked.decode()) is False
     if text:
-        player = Player(RecordedTalks([said(f">{stored!s}", "welcome")]), 0)
+        player = Player(RecordedConversations([said(f">{stored!s}", "welcome")]), 0)
         assert player.opened() == []
         assert player.client("http://h/", now) == (None if found is False else ["welcome"])
         assert player.ambiguous is (found is not True)
@@ -273,7 +273,7 @@ def test_a_password_in_a_message_with_lengths_is_known_again(word: str, found: b
         "http://h/", message("correct horse 7"), from_client=True
     )
     assert b"correct" not in stored
-    assert same("http://h/", stored, message(word)) is found
+    assert is_same_message("http://h/", stored, message(word)) is found
 
 
 def test_a_doubt_is_in_the_ledger_and_can_be_refused(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_conversation_that_was_cut_is_none() -> None:
     base = {"url": "http://h/", "messages": [{"from": "server", "text": "a"}]}
     whole = conversation(base | {"close": [4001, "bye"]})
     assert whole is not None
-    assert Player(RecordedTalks([whole]), 0).opened() == ["a"]
+    assert Player(RecordedConversations([whole]), 0).opened() == ["a"]
     assert conversation(base | {"left_out": 3}) is None
     binary = conversation(base | {"messages": [{"from": "client", "base64": "AAE="}]})
     assert binary is not None
@@ -337,7 +337,7 @@ def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
                 [("server", "a"), ("server", "late"), ("client", "b"), ("server", "c")]]  # fmt: skip
     found = conversation({"url": "http://h/", "messages": messages, "looked": 1})
     assert found is not None
-    player = Player(RecordedTalks([found]), 0)
+    player = Player(RecordedConversations([found]), 0)
     assert player.opened() == ["a"]
     assert player.client("http://h/", "b") == ["late", "c"]  # it had come when that was said
 
@@ -348,16 +348,16 @@ def test_what_time_brought_comes_with_the_step_after_which_it_was_seen() -> None
     looks = [[0, 1], [1, 2], [2, 3], [3, 5], [4, 6]]
     found = conversation({"url": "http://h/", "messages": messages, "looked": 1, "looks": looks})
     assert found is not None
-    player = Player(RecordedTalks([found]), 0)
+    player = Player(RecordedConversations([found]), 0)
     assert [player.opened(), player.step(1), player.step(2)] == [["a"], ["at 1"], ["at 2"]]
     assert [player.step(3), player.client("http://h/", "ask")] == [[], ["answer"]]
     assert [player.step(4), player.step(5), player.ambiguous] == [["at 4"], [], False]
-    hasty = Player(RecordedTalks([found]), 0)
+    hasty = Player(RecordedConversations([found]), 0)
     assert [hasty.opened(), hasty.step(9)] == [["a"], ["at 1", "at 2"]]
     assert hasty.client("http://h/", "ask") == ["answer", "at 4"]
     other = conversation({"url": "http://h/", "messages": messages[:1] + messages[3:], "looked": 1})
     assert other is not None
-    both = Player(RecordedTalks([found, other]), 0)
+    both = Player(RecordedConversations([found, other]), 0)
     assert [both.opened(), both.client("http://h/", "ask")] == [["a"], ["at 1", "at 2", "answer"]]
     assert both.ambiguous
 

@@ -26,10 +26,10 @@ from stillweb.proxy.replay.websocket import SILENCE
 from stillweb.proxy.replay.websocket_player import (
     Conversation,
     Player,
-    RecordedTalks,
+    RecordedConversations,
     Socket,
     found_at,
-    unordered,
+    without_order,
 )
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.evidence import SERVED, SURE
@@ -55,7 +55,7 @@ def conversation(*messages: tuple[str, int]) -> Conversation:
 
 
 def player(*messages: tuple[str, int], written: list[tuple[int, str]]) -> Player:
-    return Player(RecordedTalks([conversation(*messages)]), 0, lambda one: written)
+    return Player(RecordedConversations([conversation(*messages)]), 0, lambda one: written)
 
 
 def test_what_followed_a_request_waits_for_it() -> None:
@@ -68,7 +68,7 @@ def test_what_followed_a_request_waits_for_it() -> None:
 
 def answering(*messages: tuple[bool, str | bytes], by_rule: bool = True) -> Player:
     given = (lambda one: False) if by_rule else None
-    return Player(RecordedTalks([Conversation("http://h/", "s", 1, messages)]), 0, given=given)
+    return Player(RecordedConversations([Conversation("http://h/", "s", 1, messages)]), 0, given=given)
 
 
 def test_words_between_which_the_server_said_nothing_come_in_any_order() -> None:
@@ -110,7 +110,7 @@ def test_without_rules_the_order_is_as_recorded() -> None:
 )
 def test_repeated_members_come_in_any_order(stored: str | bytes, said: str | bytes | None) -> None:
     if said is None:
-        assert unordered(stored) is None
+        assert without_order(stored) is None
         return
     one = answering((True, stored), (False, "ok"))
     assert one.client("http://h/", said) == ["ok"]
@@ -383,7 +383,7 @@ def test_what_was_written_before_the_socket_or_before_the_clients_word_is_not_wa
 
 def test_what_another_socket_said_after_a_write_is_lacking() -> None:
     two = [conversation(("1", 4)), conversation(("2", 8))]
-    one = Player(RecordedTalks(two), 1, lambda one: [(3, "x")] if one is two[0] else [(7, "y")])
+    one = Player(RecordedConversations(two), 1, lambda one: [(3, "x")] if one is two[0] else [(7, "y")])
     assert (one.made("y"), one.owes) == (["2"], False)
     assert (one.made("x"), one.owes, one.ambiguous) == ([], True, True)
     assert (one.made("z"), one.owes) == ([], False)
@@ -442,14 +442,14 @@ def test_more_than_was_recorded_is_not_answered() -> None:
 def test_what_recorded_sockets_did_not_all_say_is_unsure(second: str) -> None:
     told = second == "another"
     known = [conversation((word, 1), (">go", 2)) for word in ("the same", second)]
-    first = Player(RecordedTalks(known), 0)
+    first = Player(RecordedConversations(known), 0)
     assert (first.opened(), first.ambiguous) == (["the same"], told)
     # what time brought after the view that was seen
     late = [
         replace(conversation(("hello", 1), (word, 2), (">go", 3)), looks=((0, 1),))
         for word in ("the same", second)
     ]
-    later = Player(RecordedTalks(late), 0)
+    later = Player(RecordedConversations(late), 0)
     assert (later.opened(), later.ambiguous) == (["hello"], False)
     assert (later.client("http://h/", "go"), later.ambiguous) == (["the same"], told)
 
@@ -988,7 +988,7 @@ def test_a_client_may_do_what_the_second_visitor_did_with_the_ids_of_the_first(
         return Conversation("http://h/", "s", begin, said)
 
     recorded = [visit(1, "hello {}", OWN[0], "tea"), visit(2, other, OWN[1], "rum")]
-    one = Player(RecordedTalks(recorded), 0, given=lambda value: False)
+    one = Player(RecordedConversations(recorded), 0, given=lambda value: False)
     assert one.opened() == [f"hello {OWN[0]}"]
     assert one.ambiguous is not sure
     assert one.client("http://h/", f"rum {OWN[0]}") == ([f"{OWN[0]}: rum"] if sure else None)
@@ -1004,7 +1004,10 @@ def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
     messages = ((True, click(OWN[0], "2026-01-01T00:00:00.123Z", 7203)), (False, f"done {OWN[0]}"))
     talk = Conversation("http://h/", "s", 1, messages, times=(MOMENT.timestamp(), MOMENT.timestamp()))
     one = Player(
-        RecordedTalks([talk]), 0, given=lambda value: False, now=lambda: MOMENT.timestamp() + 60 * 86_400
+        RecordedConversations([talk]),
+        0,
+        given=lambda value: False,
+        now=lambda: MOMENT.timestamp() + 60 * 86_400,
     )
     later = (MOMENT + timedelta(days=60)).strftime("%Y-%m-%dT%H:%M:%S.456Z")
     assert one.client("http://h/", click(OWN[1], later, 11657.09999999404)) == [f"done {OWN[1]}"]

@@ -9,9 +9,16 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from stillweb.snapshots._os.random_access import BytesPlace, FilePlace, Part, Place, Reader, chunks
+from stillweb.snapshots._os.random_access import (
+    ByteSource,
+    FileSource,
+    MemorySource,
+    Reader,
+    SourceRange,
+    chunks,
+)
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
-from stillweb.snapshots.remote import RemotePlace, open_store
+from stillweb.snapshots.remote import RemoteSource, open_store
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
 from tests.snapshots.making import small_snapshot
@@ -21,16 +28,16 @@ from tests.snapshots.malformed import record as warc_record
 DATA = bytes(range(256)) * 40
 
 
-def places(tmp_path: Path) -> list[Place]:
+def places(tmp_path: Path) -> list[ByteSource]:
     path = tmp_path / "data"
     path.write_bytes(b"before" + DATA + b"after")
     fsspec.filesystem("memory").pipe_file("/places/data", DATA)
-    whole = FilePlace(path)
+    whole = FileSource(path)
     return [
-        FilePlace(path, base=6, size=len(DATA)),
-        BytesPlace(DATA),
-        RemotePlace(open_store("memory://places/data").files()[""]),
-        Part(whole, 6, len(DATA)),
+        FileSource(path, base=6, size=len(DATA)),
+        MemorySource(DATA),
+        RemoteSource(open_store("memory://places/data").files()[""]),
+        SourceRange(whole, 6, len(DATA)),
     ]
 
 
@@ -56,7 +63,7 @@ def test_places_read_alike(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(DamagedInput, match="can't be opened"):
-        FilePlace(tmp_path / "none")
+        FileSource(tmp_path / "none")
     with pytest.raises(UsageError, match="no such file"):
         Snapshot.open("memory://none.wacz")
 
@@ -81,14 +88,14 @@ def test_remote_snapshots_are_read_by_ranges(
 ) -> None:
     sealed, url = remote
     read: list[int] = []
-    before = RemotePlace.read
+    before = RemoteSource.read
 
-    def counting(self: RemotePlace, offset: int, length: int) -> bytes:
+    def counting(self: RemoteSource, offset: int, length: int) -> bytes:
         data = before(self, offset, length)
         read.append(len(data))
         return data
 
-    monkeypatch.setattr(RemotePlace, "read", counting)
+    monkeypatch.setattr(RemoteSource, "read", counting)
     with Snapshot.open(sealed) as local:
         for name in ("s.wacz", "s"):
             with Snapshot.open(f"{url}/{name}") as there:
@@ -125,15 +132,15 @@ def test_a_large_index_far_away_is_not_read_whole(
             fs.pipe_file(f"{root}/{path.relative_to(tmp_path / 's').as_posix()}", path.read_bytes())
     size = (tmp_path / "s" / "indexes" / "index.cdxj").stat().st_size
     read: list[int] = []
-    before = RemotePlace.read
+    before = RemoteSource.read
 
-    def counting(self: RemotePlace, offset: int, length: int) -> bytes:
+    def counting(self: RemoteSource, offset: int, length: int) -> bytes:
         data = before(self, offset, length)
         read.append(len(data))
         return data
 
     with Snapshot.open(f"memory:/{root}" + (".wacz" if form == "wacz" else "")) as there:
-        monkeypatch.setattr(RemotePlace, "read", counting)
+        monkeypatch.setattr(RemoteSource, "read", counting)
         assert len(there.candidates("test,example)/")) == 1
     assert sum(read) < size / 4
 

@@ -12,7 +12,7 @@ from stillweb.snapshots.contents.failures import (
     START,
     TUNNEL,
     Failure,
-    Given,
+    ProxyResponse,
     address_of,
     reason_of,
 )
@@ -29,7 +29,7 @@ from stillweb.snapshots.writer import Writer
 from tests.snapshots import making
 
 URL = "http://dead.test/a?b=1&a=%7E"
-GIVEN = Given(502, "text/html", "<h1>502</h1> caf\xe9")
+GIVEN = ProxyResponse(502, "text/html", "<h1>502</h1> caf\xe9")
 FAILURE = Failure(Request("GET", URL, (("X", "caf\xe9"),)), "dns", "no such name", making.START, "one", GIVEN)
 
 
@@ -57,7 +57,9 @@ def snapshot_id(path: Path) -> str:
         FAILURE,
         replace(FAILURE, given=None, whole=False),
         replace(FAILURE, request=Request("POST", URL, (), b"\x00\xff q=1")),
-        replace(FAILURE, request=Request(TUNNEL, "https://dead.test:8443/"), given=Given(502, "", "")),
+        replace(
+            FAILURE, request=Request(TUNNEL, "https://dead.test:8443/"), given=ProxyResponse(502, "", "")
+        ),
     ],
 )
 def test_what_is_written_is_read_back_open_and_sealed(tmp_path: Path, failure: Failure) -> None:
@@ -137,7 +139,7 @@ def test_they_go_along_with_an_import_a_cut_and_new_texts(tmp_path: Path) -> Non
         replace(FAILURE, told="no way to late-secret-1234"),
         replace(FAILURE, request=Request("POST", URL, (), b"x=late-secret-1234")),
         replace(FAILURE, request=Request("GET", URL, (("X", "late-secret-1234"),))),
-        replace(FAILURE, given=Given(502, "", "late-secret-1234")),
+        replace(FAILURE, given=ProxyResponse(502, "", "late-secret-1234")),
     ],
 )
 def test_a_secret_that_became_known_late_is_found_in_it(tmp_path: Path, failure: Failure) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots.http.header_values import items_of, merged, parted, wanted
-from stillweb.snapshots.http.spans import inside, is_whole
+from stillweb.snapshots.http.header_values import items_of, merge_trailers, sorted_languages, split_trailers
+from stillweb.snapshots.http.spans import covered_range, is_whole
 from stillweb.snapshots.request import Headers, Request
 from tests.support.memory_store import Replay, get, html, matcher
 
@@ -32,7 +32,7 @@ def test_items_have_a_name_parameters_and_a_weight(
 
 
 def test_the_most_wanted_is_first_and_of_equals_the_first_named() -> None:
-    assert [tag.language for tag in wanted("a;q=0.2,b, c;q=0.2 ,d;q=1.0,*")] == ["b", "d", "a", "c"]
+    assert [tag.language for tag in sorted_languages("a;q=0.2,b, c;q=0.2 ,d;q=1.0,*")] == ["b", "d", "a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ LENGTH = ("Content-Length", "3")
 @pytest.mark.parametrize("head", [(HTML,), (HTML, ("Trailer", "X-Sum")), (CALL, ("x-sum", "0"))])
 def test_what_is_merged_is_parted(head: Headers) -> None:
     behind = (("X-Sum", "1"), ("Y", "2"), ("x-sum", "3"))
-    stored = (*merged(head, behind), LENGTH)  # as archives write it
-    assert parted(stored, 3) == ((*head, LENGTH), behind)
+    stored = (*merge_trailers(head, behind), LENGTH)  # as archives write it
+    assert split_trailers(stored, 3) == ((*head, LENGTH), behind)
 
 
 def test_what_has_no_place_behind_a_body_is_left_out() -> None:
-    assert merged((HTML,), (("Set-Cookie", "a=1"), ("content-length", "9"))) == (HTML,)
-    assert merged((HTML,), (("Set-Cookie", "a=1"), ("X", "1")))[1:] == (("Trailer", "X"), ("X", "1"))
+    assert merge_trailers((HTML,), (("Set-Cookie", "a=1"), ("content-length", "9"))) == (HTML,)
+    assert merge_trailers((HTML,), (("Set-Cookie", "a=1"), ("X", "1")))[1:] == (("Trailer", "X"), ("X", "1"))
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_what_has_no_place_behind_a_body_is_left_out() -> None:
     ],
 )
 def test_a_head_of_others_stays_whole(fields: Headers) -> None:
-    assert parted(fields, 3) == (fields, ())
+    assert split_trailers(fields, 3) == (fields, ())
 
 
 def test_of_grpc_the_status_is_known() -> None:
     status = (("grpc-status", "0"), ("Grpc-Message", "fine"))
-    assert parted((CALL, *status, LENGTH), 3) == ((CALL, LENGTH), status)
-    assert parted((CALL, *status), 0) == ((CALL, *status), ())
+    assert split_trailers((CALL, *status, LENGTH), 3) == ((CALL, LENGTH), status)
+    assert split_trailers((CALL, *status), 0) == ((CALL, *status), ())
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_of_grpc_the_status_is_known() -> None:
     ],
 )
 def test_inside(asked: str, told: str | None, expected: tuple[int, int] | None) -> None:
-    assert inside(asked, told) == expected
+    assert covered_range(asked, told) == expected
 
 
 @pytest.mark.parametrize(

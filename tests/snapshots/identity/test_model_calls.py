@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.rules import builtin, rules_that_join
 from tests.support.memory_store import post
 
 BILL = "x-anthropic-billing-header: cc_version=2.1.197.404; cc_entrypoint=cli; cch={};"
@@ -20,7 +20,7 @@ def _joined(one: dict[str, Any], two: dict[str, Any], path: str = "/v1/messages"
         )
         for body in (one, two)
     )
-    return joining(*asked, builtin().rules)
+    return rules_that_join(*asked, builtin().rules)
 
 
 def _as(user: str, **more: Any) -> dict[str, Any]:

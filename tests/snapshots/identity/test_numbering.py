@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedTalks, Said
+from stillweb.proxy.replay.websocket_player import Conversation, Payload, Player, RecordedConversations
 from stillweb.snapshots import yielding
-from stillweb.snapshots.identity.numbering import drawn_apart, ids_in, named, renumbered
+from stillweb.snapshots.identity.numbering import ids_in, ids_in_text, match_drawn_ids, renumbered
 
 ONE, TWO = "5C7BEB7B987C4FCFB6CD4593AD757F14", "7FE5641BA8F54DF6903B0218567A4B58"
 THREE, FOUR = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"
@@ -17,9 +17,11 @@ def ask(one: str, what: str = "pull") -> str:
     return json.dumps({"id": one, "ask": what})
 
 
-def player(*messages: tuple[bool, Said], given: frozenset[str] = frozenset()) -> Player:
+def player(*messages: tuple[bool, Payload], given: frozenset[str] = frozenset()) -> Player:
     return Player(
-        RecordedTalks([Conversation("http://h/", "s", 1, messages)]), 0, given=lambda one: one in given
+        RecordedConversations([Conversation("http://h/", "s", 1, messages)]),
+        0,
+        given=lambda one: one in given,
     )
 
 
@@ -53,7 +55,7 @@ def test_messages_of_bytes_have_ids_too() -> None:
         ("41", "42"),
     ],
 )
-def test_what_differs_in_more_is_another_message(stored: Said, said: Said) -> None:
+def test_what_differs_in_more_is_another_message(stored: Payload, said: Payload) -> None:
     one = player((True, stored), (False, "reply"))
     assert one.client("http://h/", said) is None
 
@@ -70,12 +72,14 @@ def test_an_id_that_the_site_gave_was_chosen(chosen: str) -> None:
 def test_an_id_that_another_socket_was_told_was_chosen() -> None:
     shared = set[str]()
     first = Player(
-        RecordedTalks([Conversation("http://h/", "s", 1, ((False, THREE), (False, FOUR)))]), 0, named=shared
+        RecordedConversations([Conversation("http://h/", "s", 1, ((False, THREE), (False, FOUR)))]),
+        0,
+        named=shared,
     )
     first.opened()
     asked = Conversation("http://h/b", "s", 1, ((True, ask(THREE)), (False, "three")))
     assert (
-        Player(RecordedTalks([asked]), 0, given=lambda one: False, named=shared).client(
+        Player(RecordedConversations([asked]), 0, given=lambda one: False, named=shared).client(
             "http://h/b", ask(FOUR)
         )
         is None
@@ -88,12 +92,12 @@ def test_an_id_is_not_taken_for_two() -> None:
     assert (
         one.client("http://h/", ask(ONE)) is None
     )  # which was said for nothing yet, but stands for the first
-    assert drawn_apart(ask(THREE), ask(FOUR)) == {THREE: FOUR}
+    assert match_drawn_ids(ask(THREE), ask(FOUR)) == {THREE: FOUR}
 
 
 def test_without_a_rule_ids_count() -> None:
     assert (
-        Player(RecordedTalks([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).client(
+        Player(RecordedConversations([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).client(
             "http://h/", ask(TWO)
         )
         is None
@@ -101,7 +105,7 @@ def test_without_a_rule_ids_count() -> None:
 
 
 def test_ids_are_found_in_any_text() -> None:
-    assert named(f"\\u0022{THREE.upper()}\\u0022 x{ONE}") == {THREE.replace("-", ""), ONE.lower()}
+    assert ids_in_text(f"\\u0022{THREE.upper()}\\u0022 x{ONE}") == {THREE.replace("-", ""), ONE.lower()}
     assert renumbered(f"a{THREE} {THREE}", {THREE: FOUR}) == f"a{THREE} {FOUR}"
 
 

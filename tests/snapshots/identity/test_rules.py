@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.identity.keys import parse
 from stillweb.snapshots.identity.operations import operations_of
-from stillweb.snapshots.identity.rules import Rule, applied, builtin, example, joining, load, reduced
+from stillweb.snapshots.identity.rules import (
+    Rule,
+    apply_rules,
+    builtin,
+    example,
+    load,
+    reduce_request,
+    rules_that_join,
+)
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import Replay, get, html, matcher, post, redirect
 
@@ -21,14 +29,14 @@ EACH = [pytest.param(rule, id=rule.id) for rule in RULES]
 @pytest.mark.parametrize("rule", EACH)
 def test_a_rule_joins_its_examples(rule: Rule) -> None:
     for one, other in rule.join:
-        assert joining(example(one), example(other), [rule], rule.issued) == rule.id, (one, other)
+        assert rules_that_join(example(one), example(other), [rule], rule.issued) == rule.id, (one, other)
 
 
 @pytest.mark.parametrize("rule", EACH)
 def test_a_rule_and_all_rules_together_keep_its_examples_apart(rule: Rule) -> None:
     for one, other in rule.apart:
         for rules in ([rule], RULES):
-            assert joining(example(one), example(other), rules, rule.issued) is None, (one, other)
+            assert rules_that_join(example(one), example(other), rules, rule.issued) is None, (one, other)
 
 
 URLS = [example(text).url for rule in RULES for pair in (*rule.join, *rule.apart) for text in pair]
@@ -39,7 +47,7 @@ PAIRS = sorted({pair for url in URLS for pair in url.partition("?")[2].split("&"
 def test_rules_leave_a_url_as_it_is_where_its_letters_say_so(pairs: list[str]) -> None:
     asked = get(f"https://example.test/a?{'&'.join(pairs)}")
     if builtin().leaves(asked.url):
-        assert reduced(asked, builtin().without("redacted").rules) == parse(asked)
+        assert reduce_request(asked, builtin().without("redacted").rules) == parse(asked)
 
 
 def test_the_letters_of_a_plain_query_show_that_no_rule_changes_it() -> None:
@@ -49,13 +57,16 @@ def test_the_letters_of_a_plain_query_show_that_no_rule_changes_it() -> None:
 @pytest.mark.parametrize("rule", EACH)
 def test_without_the_rule_its_examples_are_apart(rule: Rule) -> None:
     others = builtin().without(rule.id).rules
-    assert any(joining(example(a), example(b), others, rule.issued) is None for a, b in rule.join)
+    assert any(rules_that_join(example(a), example(b), others, rule.issued) is None for a, b in rule.join)
 
 
 def test_the_fewest_rules_are_named() -> None:
     one = get("http://a.test/%7Ex?utm_source=a&_=1700000000000")
-    assert joining(one, get("http://a.test/~x?_=1700000000009"), RULES) == "tracking+cache-buster+encoding"
-    assert joining(one, one, RULES) == ""
+    assert (
+        rules_that_join(one, get("http://a.test/~x?_=1700000000009"), RULES)
+        == "tracking+cache-buster+encoding"
+    )
+    assert rules_that_join(one, one, RULES) == ""
 
 
 def test_a_rule_joins_nothing_where_the_recording_shows_that_it_decides() -> None:
@@ -106,12 +117,12 @@ def test_a_pattern_looks_at_no_text_on_which_it_could_take_long() -> None:
     """`.*a.*a.*b` took ten seconds for a value of 2,000 letters, and hours for a longer one."""
     rules = load(GOOD.replace('name = "a"', "name = '.*a.*a.*b'")).rules
     short, long = (Request("GET", f"http://a.test/?{'a' * many}b=1") for many in (50, 60_000))
-    assert applied(rules, parse(short)).query is None
-    assert applied(rules, parse(long)).query is not None
+    assert apply_rules(rules, parse(short)).query is None
+    assert apply_rules(rules, parse(long)).query is not None
     form = (("Content-Type", "application/x-www-form-urlencoded"),)
     many = Request("POST", "http://a.test/", form, b"&".join(b"a%d" % n for n in range(15_000)))
     every = load(GOOD.replace('in = ["query"], name = "a"', "in = ['form'], name = '[^b]*a[^b]*'")).rules
-    assert applied(every, parse(many)).body.value == ()
+    assert apply_rules(every, parse(many)).body.value == ()
 
 
 def test_a_graphql_text_of_blank_lines_takes_no_time() -> None:
@@ -158,7 +169,7 @@ def test_a_bad_rule_file_is_refused_in_a_line(text: str, message: str) -> None:
 @pytest.mark.parametrize("name", ["a", "(?>a+)+", "(?:a|b|cc)", ".*a.*", "(?:b++-)*a"])
 def test_a_good_rule_file_is_read(name: str) -> None:
     (rule,) = load(GOOD.replace('name = "a"', f'name = "{name}"')).rules
-    assert joining(example(rule.join[0][0]), example(rule.join[0][1]), [rule]) == "x"
+    assert rules_that_join(example(rule.join[0][0]), example(rule.join[0][1]), [rule]) == "x"
 
 
 @pytest.mark.parametrize("text", ["GET", "GET http://a.test/ form", "POST http://a.test/ yaml a"])

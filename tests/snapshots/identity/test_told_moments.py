@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots.identity.rules import builtin, joining
+from stillweb.snapshots.identity.rules import builtin, rules_that_join
 from stillweb.snapshots.request import Request
 from tests.support.memory_store import post
 
@@ -82,7 +82,7 @@ def asked(text: str, **more: Any) -> Request:
 
 
 def joined(one: Request, two: Request) -> str | None:
-    return joining(one, two, builtin().rules)
+    return rules_that_join(one, two, builtin().rules)
 
 
 @given(st.sampled_from(LEADS), st.sampled_from(FORMATS), MOMENTS, MOMENTS)

@@ -14,8 +14,8 @@ from mitmproxy.test import tflow
 from wsproto.frame_protocol import Opcode
 
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.http.header_values import parted
-from stillweb.snapshots.operations.importing import import_files, left_out
+from stillweb.snapshots.http.header_values import split_trailers
+from stillweb.snapshots.operations.importing import import_files, notes_on_left_out
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
 
@@ -99,7 +99,7 @@ def test_flows_that_failed_are_taken_as_that(tmp_path: Path) -> None:
         one.metadata["proxyauth"] = ("alice", "x")
     with Snapshot.open(written(tmp_path / "x.flows", *failed, flow("http://a.test/", b"x", 1.0))) as snapshot:
         (failure,) = snapshot.failures()
-        assert len(left_out(snapshot)) == 2
+        assert len(notes_on_left_out(snapshot)) == 2
     request = failure.request
     assert (request.method, request.url, request.body) == ("POST", "http://dead.test/0", b"sent")
     assert (failure.reason, failure.told, failure.session) == ("refused", said[0], "alice")
@@ -115,7 +115,7 @@ def test_a_cut_flow_file_keeps_what_is_whole(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with Snapshot.open(path) as snapshot:
         assert [c.url for c in snapshot.captures()] == ["http://named.test/1"]
-        assert "is cut short" in left_out(snapshot)[0]
+        assert "is cut short" in notes_on_left_out(snapshot)[0]
     assert ["is cut short" in problem.message for problem in verify(path)] == [True]
 
 
@@ -166,7 +166,7 @@ def test_a_damaged_flow_hides_no_other(tmp_path: Path) -> None:
 
 def left_out_of(path: Path) -> list[str]:
     with Snapshot.open(path) as snapshot:
-        return left_out(snapshot)
+        return notes_on_left_out(snapshot)
 
 
 def test_trailers_are_kept(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_trailers_are_kept(tmp_path: Path) -> None:
     call.response.trailers = http.Headers(((b"grpc-status", b"5"), (b"grpc-message", b"not found")))  # type: ignore[union-attr]
     with Snapshot.open(written(tmp_path / "x.flows", call)) as snapshot:
         (capture,) = snapshot.captures()
-        fields, trailers = parted(snapshot.read(capture).headers, 5)
+        fields, trailers = split_trailers(snapshot.read(capture).headers, 5)
         assert trailers == (("grpc-status", "5"), ("grpc-message", "not found"))
         assert ("grpc-status", "5") not in fields
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stillweb.snapshots.errors import DamagedInput
-from stillweb.snapshots.operations.importing import import_files, left_out
+from stillweb.snapshots.operations.importing import import_files, notes_on_left_out
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.snapshot import Snapshot
 
@@ -143,7 +143,7 @@ def test_what_the_network_failed_is_taken_as_that(tmp_path: Path) -> None:
     with Snapshot.open(path) as snapshot:
         found = [(one.request.url, one.reason) for one in snapshot.failures()]
         assert found == [("http://dead.test/a", "dns"), ("http://dead.test/b", "refused")]
-        assert len(left_out(snapshot)) == 2
+        assert len(notes_on_left_out(snapshot)) == 2
     report = import_files([path], tmp_path / "s")
     assert (report.captures, report.failures) == (1, 2)
 
@@ -309,7 +309,7 @@ def test_of_a_damaged_har_the_whole_entries_before_are_taken(tmp_path: Path, har
     with Snapshot.open(path) as snapshot:
         assert [c.url[-1] for c in snapshot.captures()] == [str(n) for n in range(whole)]
         assert {snapshot.read(c).body.decode() for c in snapshot.captures()} == {"hell\u00e9"}
-        (note,) = left_out(snapshot)
+        (note,) = notes_on_left_out(snapshot)
     assert f"what follows {whole} whole entries is left out" in note
     (problem,) = verify(path)
     assert (problem.check, problem.file, problem.offset) == ("record", str(path), reached)
@@ -377,7 +377,7 @@ def test_a_har_is_opened_in_the_zip_that_playwright_writes(tmp_path: Path) -> No
         assert snapshot.read_request(capture).body == b'{"q": 12}'
         with snapshot.open_body(capture) as body:
             assert body.read() == b"hello"
-        (note,) = left_out(snapshot)
+        (note,) = notes_on_left_out(snapshot)
         assert "entry 1: its body file ../x.har is missing" in note
     assert import_files([path], tmp_path / "site").captures == 1
     two = zipped(tmp_path / "two.zip", a_har=har, b_har=har)

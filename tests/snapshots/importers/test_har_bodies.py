@@ -13,7 +13,7 @@ import pytest
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.charsets import codec, header_charset, meta_charset
 from stillweb.snapshots.http.encodings import decode, encode
-from stillweb.snapshots.operations.importing import import_files, left_out
+from stillweb.snapshots.operations.importing import import_files, notes_on_left_out
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from tests.snapshots.importers.test_har import entry, write
@@ -112,7 +112,9 @@ def test_a_request_without_the_body_that_was_sent_is_left_out(
     path = write(tmp_path / "x.har", entry("http://example.test/", request=request))
     with Snapshot.open(path) as snapshot:
         assert len(list(snapshot.captures())) == taken
-        assert [("the body of its request" in note) for note in left_out(snapshot)] == [True] * (not taken)
+        assert [("the body of its request" in note) for note in notes_on_left_out(snapshot)] == [True] * (
+            not taken
+        )
         if taken and (data or {}).get("text"):
             (capture,) = snapshot.captures()
             assert len(snapshot.read_request(capture).body) == length

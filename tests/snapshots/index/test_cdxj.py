@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import FileSource, MemorySource
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.package import write_package
 from stillweb.snapshots.errors import DamagedInput
@@ -66,7 +66,7 @@ def test_finds_the_same_as_a_walk_over_all_lines(names: list[str], block: int, p
         patch.setattr(cdxj, "BLOCK", block)
         patch.setattr(cdxj, "PROBE", probe)
         patch.setattr(cdxj, "TOP", top)
-        index = Index(BytesPlace(b"".join(line + b"\n" for line in lines)))
+        index = Index(MemorySource(b"".join(line + b"\n" for line in lines)))
         walked = [to_capture(*parse_line(line)) for line in lines]
         assert list(index) == walked
         assert len(index) == len(lines)
@@ -126,7 +126,7 @@ def test_lines_have_the_members_that_other_tools_read() -> None:
 
 def test_other_records_are_no_captures() -> None:
     other = entry_line("test,example)/", "20250102030405", OTHER)
-    index = Index(BytesPlace(other + b"\n"))
+    index = Index(MemorySource(other + b"\n"))
     assert index.candidates("test,example)/") == list(index) == []
     assert len(index.entries("test,example)/")) == 1
 
@@ -136,7 +136,7 @@ def test_reading_from_threads_and_after_a_fork(tmp_path: Path) -> None:
     path = tmp_path / "i.cdxj"
     names = [f"test,example)/{n:05d}" for n in range(3000)]
     path.write_bytes(b"".join(capture_line(replace(SAMPLE, urlkey=n), "") + b"\n" for n in names))
-    index = Index(FilePlace(path))
+    index = Index(FileSource(path))
     wrong: list[str] = []
 
     def run(seed: int) -> None:
@@ -205,7 +205,7 @@ def test_a_damaged_line_is_told_with_its_file(broken: bytes) -> None:
     whole = capture_line(SAMPLE, "0" * 64)
     at = whole.index(b'"mime"')
     line = whole[:at] + broken + whole[at + 1 :]
-    index = Index(BytesPlace(line + b"\n", "index.cdxj"))
+    index = Index(MemorySource(line + b"\n", "index.cdxj"))
     key = SAMPLE.urlkey
     for read in (lambda: index.candidates(key), lambda: index.entries(key), lambda: list(index),
                  lambda: list(index.prefix(key))):  # fmt: skip
@@ -218,7 +218,7 @@ def test_lookups_are_the_same_with_blocks(names: list[str], step: int, most: int
     lines = sorted(
         capture_line(replace(SAMPLE, urlkey=name, offset=n), "0" * 64) for n, name in enumerate(names)
     )
-    place = BytesPlace(b"".join(line + b"\n" for line in lines))
+    place = MemorySource(b"".join(line + b"\n" for line in lines))
     walked = [to_capture(*cdxj.parse_line(line)) for line in lines]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "LEAST", 1)
@@ -226,7 +226,7 @@ def test_lookups_are_the_same_with_blocks(names: list[str], step: int, most: int
         patch.setattr(blocks, "MOST", most)
         patch.setattr(blocks, "TOGETHER", together)
         patch.setattr(blocks, "FAR", together)
-        found = open_blocks(BytesPlace(steps_of(place)), None, place)
+        found = open_blocks(MemorySource(steps_of(place)), None, place)
         assert (found is None) == (not names)
         index = Index(place, found)
         assert list(index) == walked
@@ -245,13 +245,13 @@ def test_blocks_are_as_many_as_memory_allows() -> None:
 
 def test_blocks_of_another_index_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "LEAST", 1)
-    place = BytesPlace(b"a 1 {}\nb 2 {}\n")
+    place = MemorySource(b"a 1 {}\nb 2 {}\n")
     data = steps_of(place)
-    assert open_blocks(BytesPlace(data), stamp_of(data), place) is not None
+    assert open_blocks(MemorySource(data), stamp_of(data), place) is not None
     for other in (data[:-1], data.replace(b"a 0", b"b 0"), b"", b"4096\na\nb\n\xff"):
-        assert open_blocks(BytesPlace(other), None, place) is None
-    assert open_blocks(BytesPlace(data), {}, place) is None
-    assert open_blocks(BytesPlace(data), None, BytesPlace(b"a 1 {}\nb 2 {}\nc 3 {}\n")) is None
+        assert open_blocks(MemorySource(other), None, place) is None
+    assert open_blocks(MemorySource(data), {}, place) is None
+    assert open_blocks(MemorySource(data), None, MemorySource(b"a 1 {}\nb 2 {}\nc 3 {}\n")) is None
     assert open_blocks(None, None, place) is None
 
 
@@ -356,7 +356,7 @@ def test_without_its_blocks_a_large_index_is_looked_at_whole(tmp_path: Path, har
         assert any("is damaged" in note for note in snapshot.notes)
 
 
-class Counting(BytesPlace):
+class Counting(MemorySource):
     """Tells how much was read at once."""
 
     def __init__(self, data: bytes) -> None:
@@ -373,7 +373,7 @@ def test_who_reads_on_far_away_asks_seldom_and_never_for_all(monkeypatch: pytest
     monkeypatch.setattr(blocks, "STEP", 1)
     lines = [b"%05d 1 {}" % n for n in range(10_000)]
     place = Counting(b"".join(line + b"\n" for line in lines))
-    found = open_blocks(BytesPlace(steps_of(place)), None, place)
+    found = open_blocks(MemorySource(steps_of(place)), None, place)
     place.read_at_once.clear()
     assert list(Index(place, found).lines()) == lines
     assert len(place.read_at_once) < 20

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import FileSource, MemorySource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.fast_path import LIMIT, Shapes, SwiftPairs
-from stillweb.snapshots.index.gathering import Part
+from stillweb.snapshots.index.gathering import ScanResult
 from stillweb.snapshots.index.pairing import Pairing
 from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.request import Request
@@ -76,7 +76,7 @@ exchanges = st.builds(
 
 
 def built(path: Path) -> tuple[list[bytes], list[str]]:
-    place = FilePlace(path)
+    place = FileSource(path)
     found = assemble([scan_file(place, "x", lambda _: None, 1)])
     return found.lines, found.notes
 
@@ -113,7 +113,7 @@ def pair(tmp_path: Path, exchange: Exchange) -> list[bytes]:
     with Writer.open(tmp_path / "s") as writer:
         writer.exchange(exchange)
     data = (tmp_path / "s" / "archive" / "data-00000.warc.gz").read_bytes()
-    place = BytesPlace(data)
+    place = MemorySource(data)
     found = list(scan(place))
     return [warc.unpack(data[i.offset : i.offset + i.length], place, i.offset) for i in found[1:]]
 
@@ -190,7 +190,7 @@ def test_a_revisit_that_says_that_nothing_changed_goes_the_long_way(tmp_path: Pa
         writer.exchange(simple(0))
         writer.exchange(simple(1))
     data = (tmp_path / "s" / "archive" / "data-00000.warc.gz").read_bytes()
-    place = BytesPlace(data)
+    place = MemorySource(data)
     records = [warc.unpack(data[i.offset :], place, i.offset) for i in list(scan(place))[3:]]
     assert b"WARC-Type: revisit" in records[1]
     assert taken(records)
@@ -200,7 +200,7 @@ def test_a_revisit_that_says_that_nothing_changed_goes_the_long_way(tmp_path: Pa
 
 def taken(records: list[bytes], pairing: Pairing | None = None) -> bool:
     one, two = ((data, 100, len(data)) for data in records)
-    return SwiftPairs(Part("x")).take(pairing or Pairing(), 0, one, two)
+    return SwiftPairs(ScanResult("x")).take(pairing or Pairing(), 0, one, two)
 
 
 def test_a_pair_whose_ids_are_known_already_goes_the_long_way(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import FileSource, MemorySource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.fast_path import SwiftPairs
@@ -113,7 +113,7 @@ def recorded(root: Path, exchanges: list[Exchange]) -> list[tuple[Record, Record
     with Writer.open(root) as writer:
         for one in exchanges:
             writer.exchange(one)
-    place = FilePlace(root / "archive" / "data-00000.warc.gz")
+    place = FileSource(root / "archive" / "data-00000.warc.gz")
     records = []
     for item in list(scan(place))[1:]:
         data = warc.unpack(place.read(item.offset, item.length), place, item.offset)
@@ -124,21 +124,21 @@ def recorded(root: Path, exchanges: list[Exchange]) -> list[tuple[Record, Record
     return list(zip(records[::2], records[1::2], strict=True))
 
 
-def archive(records: list[Record], version: bytes = b"1.1") -> BytesPlace:
+def archive(records: list[Record], version: bytes = b"1.1") -> MemorySource:
     """Records as gzip members of no special kind."""
     out = b""
     for record in records:
         lines = b"".join(b"%b: %b\r\n" % field for field in record.fields)
         out += gzip.compress(b"WARC/%b\r\n%b\r\n%b\r\n\r\n" % (version, lines, record.block), mtime=0)
-    return BytesPlace(out)
+    return MemorySource(out)
 
 
-def built(place: BytesPlace) -> tuple[list[bytes], list[str]]:
+def built(place: MemorySource) -> tuple[list[bytes], list[str]]:
     found = assemble([scan_file(place, "x", lambda _: None, 1)])
     return found.lines, found.notes
 
 
-def told_by_both(monkeypatch: pytest.MonkeyPatch, place: BytesPlace) -> tuple[list[bytes], list[bool]]:
+def told_by_both(monkeypatch: pytest.MonkeyPatch, place: MemorySource) -> tuple[list[bytes], list[bool]]:
     """The index lines, the same by both ways, and of each two records that were looked at whether they were taken."""
     taken: list[bool] = []
     take = SwiftPairs.take

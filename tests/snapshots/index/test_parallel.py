@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots._os import fork_pool
-from stillweb.snapshots._os.random_access import FilePlace
+from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
 from stillweb.snapshots.index.cdxj import parse_line
-from stillweb.snapshots.index.gathering import Part
+from stillweb.snapshots.index.gathering import ScanResult
 from stillweb.snapshots.index.parallel import scan_file
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.writer import Writer, reindex
@@ -28,7 +28,7 @@ def many_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setattr(module, "can_fork", lambda: False)
 
 
-def lines(parts: list[Part], path: Path) -> list[bytes]:
+def lines(parts: list[ScanResult], path: Path) -> list[bytes]:
     return assemble([parts]).lines
 
 
@@ -41,11 +41,11 @@ def test_several_processes_find_the_same(tmp_path: Path) -> None:
             record(writer, f"http://other.test/{number}", body)
         writer.resource("text", "http://example.test/", b"text")
     path = tmp_path / "s" / "archive" / "data-00000.warc.gz"
-    alone = lines(scan_file(FilePlace(path), "x", lambda _: None, 1), path)
+    alone = lines(scan_file(FileSource(path), "x", lambda _: None, 1), path)
     assert sum(b"warc/revisit" in line for line in alone) > 50
     progress: list[int] = []
     for workers in (2, 3):
-        several = scan_file(FilePlace(path), "x", progress.append, workers)
+        several = scan_file(FileSource(path), "x", progress.append, workers)
         assert len(several) > workers
         assert lines(several, path) == alone
     assert sum(progress) == 2 * path.stat().st_size
@@ -71,7 +71,7 @@ def test_a_pair_over_the_seam_is_found(tmp_path: Path) -> None:
     data = packed(warc_record(http()), warc_record(block, kind=b"request", number=2, fields=link))
     path = tmp_path / "x.warc.gz"
     path.write_bytes(data)
-    parts = scan_file(FilePlace(path), "x", lambda _: None, 2)
+    parts = scan_file(FileSource(path), "x", lambda _: None, 2)
     assert len(parts) == 3  # two, and what they have between them
     assert [parse_line(line)[2]["method"] for line in lines(parts, path)] == ["POST"]
 
@@ -80,6 +80,6 @@ def test_an_archive_in_an_archive_is_not_mistaken_for_records(tmp_path: Path) ->
     inner = b"".join(warc_record(http(), uri=b"http://inner.test/%d" % n, number=n) for n in range(40))
     path = tmp_path / "x.warc"
     path.write_bytes(warc_record(http(inner)) + other())
-    found = lines(scan_file(FilePlace(path), "x", lambda _: None, 2), path)
+    found = lines(scan_file(FileSource(path), "x", lambda _: None, 2), path)
     urls = sorted(parse_line(line)[2]["url"] for line in found)
     assert urls == ["http://example.test/", "http://example.test/next"]

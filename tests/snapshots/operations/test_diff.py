@@ -8,7 +8,7 @@ import pytest
 
 from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.decompression import IN_MEMORY
-from stillweb.snapshots.operations.diff import Diff, FailureChange, counts, diff, unified
+from stillweb.snapshots.operations.diff import Diff, FailureChange, counts, diff, unified_diff
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.redact import Redactor
@@ -320,9 +320,9 @@ def test_profile_and_rules(tmp_path: Path) -> None:
 
 
 def test_a_unified_difference_of_equal_texts_is_empty() -> None:
-    assert unified("a\nb", "a\nb") == ""
-    assert counts(unified("a\nb", "a\nc\nd")) == (2, 1)
-    assert counts(unified("a\n-- x\nb", "a\nb\n++ y")) == (1, 1)
+    assert unified_diff("a\nb", "a\nb") == ""
+    assert counts(unified_diff("a\nb", "a\nc\nd")) == (2, 1)
+    assert counts(unified_diff("a\n-- x\nb", "a\nb\n++ y")) == (1, 1)
 
 
 def failing(path: str, reason: str, body: bytes = b"") -> Failure:

@@ -17,7 +17,7 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from stillweb.snapshots._os.random_access import FilePlace
+from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.operations.importing import import_files
@@ -26,7 +26,7 @@ from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.wacz import seal
-from stillweb.snapshots.warc.scan import Scanned, scan
+from stillweb.snapshots.warc.scan import ScannedRecord, scan
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record, small_snapshot
 from tests.snapshots.malformed import PAGE, http, other, packed
@@ -166,7 +166,7 @@ def test_what_of_a_view_is_damaged_keeps_nothing_else_back(tmp_path: Path) -> No
     archive = next((tmp_path / "small" / "archive").iterdir())
     whole = sealed.read_bytes()
     base = whole.index(archive.read_bytes())
-    records = [item for item in scan(FilePlace(archive)) if isinstance(item, Scanned)]
+    records = [item for item in scan(FileSource(archive)) if isinstance(item, ScannedRecord)]
     places = [(r.kind, r.offset, r.length) for r in records if r.kind in ("resource", "metadata")]
     assert len(places) == 4
     for number, (kind, offset, length) in enumerate(places):
@@ -222,13 +222,13 @@ def test_files_whose_revisits_repeat_others_are_opened_beside_each_other_once(
         again = warc_record(http(b""), kind=b"revisit", uri=uri, number=number, fields=fields)
         file.write_bytes(packed(again))
     opened: list[str] = []
-    whole = FilePlace.__init__
+    whole = FileSource.__init__
 
-    def opening(place: FilePlace, path: Path, **how: Any) -> None:
+    def opening(place: FileSource, path: Path, **how: Any) -> None:
         opened.append(Path(path).name.rpartition("-")[2])
         whole(place, path, **how)
 
-    monkeypatch.setattr(FilePlace, "__init__", opening)
+    monkeypatch.setattr(FileSource, "__init__", opening)
     report = import_files(files, tmp_path / "s")
     assert (report.captures, report.notes) == (12, [])
     assert max(opened.count(file.name) for file in files) <= 2
@@ -241,14 +241,14 @@ def test_a_small_answer_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         request = Request("GET", "https://a.example/")
         capture = writer.exchange(Exchange(request, 200, "OK", media, b"<p>hello", moment, "one", 1, 2))
     read: list[int] = []
-    whole = FilePlace.read
+    whole = FileSource.read
 
-    def reading(place: FilePlace, offset: int, length: int) -> bytes:
+    def reading(place: FileSource, offset: int, length: int) -> bytes:
         if place.path.parent.parent.name == "site":
             read.append(offset)
         return whole(place, offset, length)
 
-    monkeypatch.setattr(FilePlace, "read", reading)
+    monkeypatch.setattr(FileSource, "read", reading)
     assert import_files([tmp_path / "site"], tmp_path / "taken").captures == 1
     assert read.count(capture.offset) == 1
     with Snapshot.open(tmp_path / "taken") as snapshot:

@@ -70,9 +70,9 @@ def test_what_was_stored_before_a_secret_was_known_is_named(tmp_path: Path) -> N
         ("view's text", "http://a.test/"),
     ]
     assert TOKEN not in "".join(map(str, found))
-    late_secrets.note(tmp_path / "s", found)
-    late_secrets.note(tmp_path / "s", found)
-    assert late_secrets.noted(tmp_path / "s") == found
+    late_secrets.add_late_secrets(tmp_path / "s", found)
+    late_secrets.add_late_secrets(tmp_path / "s", found)
+    assert late_secrets.read_late_secrets(tmp_path / "s") == found
     refused = stillweb("seal", tmp_path / "s")
     assert refused.code == 1
     assert "view's text of http://a.test/" in refused.err
@@ -96,8 +96,8 @@ def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     with Snapshot.open(tmp_path / "s") as snapshot:
         assert [one.part for one in late_secrets.find(snapshot, redactor)] == ["view's text"]
         assert late_secrets.find(snapshot, Redactor(b"k" * 32)) == []
-    assert late_secrets.noted(tmp_path / "s") == []
-    late_secrets.note(tmp_path / "s", [])
+    assert late_secrets.read_late_secrets(tmp_path / "s") == []
+    late_secrets.add_late_secrets(tmp_path / "s", [])
     assert not (tmp_path / "s" / late_secrets.FILE).exists()
 
 
@@ -105,4 +105,4 @@ def test_a_damaged_note_is_said(tmp_path: Path) -> None:
     (tmp_path / "stillweb").mkdir()
     (tmp_path / late_secrets.FILE).write_text("{]")
     with pytest.raises(DamagedInput, match="is no list of records"):
-        late_secrets.noted(tmp_path)
+        late_secrets.read_late_secrets(tmp_path)

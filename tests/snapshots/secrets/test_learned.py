@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots.secrets.keystore import LEARNED as FILE
-from stillweb.snapshots.secrets.keystore import Learned
+from stillweb.snapshots.secrets.keystore import SecretFile
 from stillweb.snapshots.secrets.redact import Redactor
 from tests.support.room import room_for
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, snapshot: Path, damage: str
         (snapshot / FILE).write_bytes(data[:-20])
         assert learned.read() == (SECRETS[:1], False)
     else:
-        assert Learned(snapshot, b"another").read() == ([], False)
+        assert SecretFile(snapshot, b"another").read() == ([], False)
 
 
 def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path: Path, snapshot: Path) -> None:

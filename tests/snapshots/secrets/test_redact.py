@@ -14,7 +14,7 @@ from stillweb.snapshots.http import encodings
 from stillweb.snapshots.operations.leaks import in_bytes
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, looks_random, secret_cookie
-from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, Sought, altered, mask
+from stillweb.snapshots.secrets.redact import MASK, PREFIX, Redactor, ReplacementSet, mask, with_new_length
 
 SESSION = "8f3kQz7LmWp2Xv9Rt5Yc"
 TOKEN = "tok_9aB3xK7mQ2wE5rT8yU1i"
@@ -432,8 +432,8 @@ def test_a_secret_in_a_body_that_is_packed_without_saying_so(redactor: Redactor)
 
 def test_headers_of_a_changed_body() -> None:
     before = (("Content-Length", "3"), ("ETag", "e"), ("Digest", "d"))
-    assert altered(before) == (("ETag", "e"),)
-    assert altered(before, 5) == (("ETag", "e"), ("Content-Length", "5"))
+    assert with_new_length(before) == (("ETag", "e"),)
+    assert with_new_length(before, 5) == (("ETag", "e"), ("Content-Length", "5"))
 
 
 def test_mask_joins_what_differs_only_in_a_secret(redactor: Redactor) -> None:
@@ -496,7 +496,7 @@ def test_redacting_twice_changes_nothing_more(redactor: Redactor) -> None:
 def test_sought_finds_all_in_any_pieces(
     names: dict[bytes, bytes], picks: list[int], filler: bytes, size: int
 ) -> None:
-    sought = Sought()
+    sought = ReplacementSet()
     for name, value in names.items():
         sought.add({name: value})
     strings = list(names)

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillweb.snapshots.errors import UsageError
-from stillweb.snapshots.text.search import SearchIndex, Shown, parse_query, plain, snippet, stem, tokens
+from stillweb.snapshots.text.search import (
+    SearchIndex,
+    SnippetTexts,
+    parse_query,
+    plain_text,
+    snippet,
+    stem,
+    tokens,
+)
 from stillweb.snapshots.text.text import PDF, FrozenText
 
 TEXTS = [
@@ -205,7 +213,7 @@ def shared() -> SearchIndex:
 
 @given(st.text(max_size=300), st.lists(st.text(min_size=1, max_size=8), max_size=4))
 def test_snippets_are_short_pieces_of_the_text(text: str, words: list[str]) -> None:
-    shown = plain(text)
+    shown = plain_text(text)
     piece = snippet(shown, words)
     assert len(piece) <= 200 + 8
     assert piece.removeprefix("... ").removesuffix(" ...").strip() in shown
@@ -233,12 +241,12 @@ def test_words() -> None:
 
 
 def test_markdown_marks_are_no_text() -> None:
-    assert plain("# T\n\n| [a](https://x.test/_(b)) | **c** |\n|---|---|") == "T a c"
+    assert plain_text("# T\n\n| [a](https://x.test/_(b)) | **c** |\n|---|---|") == "T a c"
 
 
 def test_texts_come_back_by_number_from_any_thread(tmp_path: Path) -> None:
     texts = ["", "a", "企鹅 🐧 " * 5000, "\ud800 alone", "x" * 200_000]
-    shown = Shown(tmp_path / "shown")
+    shown = SnippetTexts(tmp_path / "shown")
     for text in texts:
         shown.add(text)
     shown.flush()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from stillweb.snapshots._os.random_access import BytesPlace
+from stillweb.snapshots._os.random_access import MemorySource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.decompression import PART
 from stillweb.snapshots.errors import DamagedInput
@@ -32,7 +32,7 @@ from tests.snapshots.malformed import PAGE, http, record
 
 def blocks(stored: bytes) -> list[bytes]:
     """A record's block as it is read at once and as a stream; without what is said to be damaged."""
-    place = BytesPlace(stored)
+    place = MemorySource(stored)
     found = []
     for read in (
         lambda: warc.read_record(place, 0, len(stored)).block,

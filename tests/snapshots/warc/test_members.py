@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.random_access import BytesPlace, FilePlace
+from stillweb.snapshots._os.random_access import FileSource, MemorySource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index.build import build
 from stillweb.snapshots.request import Request
@@ -29,7 +29,7 @@ parts = st.one_of(st.binary(max_size=300), st.sampled_from([b"", b"x" * 5000, by
 
 def read(data: bytes, before: bytes = b"", after: bytes = b"") -> tuple[bytes, int, int] | None:
     whole = before + data + after
-    return members.heads_of(BytesPlace(whole), whole, 0, len(before))
+    return members.heads_of(MemorySource(whole), whole, 0, len(before))
 
 
 @given(parts, parts, st.one_of(st.none(), st.integers(0, 6000)), parts)
@@ -135,13 +135,13 @@ def recorded(root: Path) -> Path:
 
 
 def test_records_are_the_same_without_their_bodies(tmp_path: Path) -> None:
-    place = FilePlace(recorded(tmp_path / "s"))
+    place = FileSource(recorded(tmp_path / "s"))
     full = list(scan.scan(place))
     brief = list(scan.scan(place, bodies=False))
     passed = 0
     for one, two in zip(full, brief, strict=True):
-        assert isinstance(one, scan.Scanned)
-        assert isinstance(two, scan.Scanned)
+        assert isinstance(one, scan.ScannedRecord)
+        assert isinstance(two, scan.ScannedRecord)
         for name in ("offset", "length", "kind", "fields", "size", "payload_at", "note"):
             assert getattr(one, name) == getattr(two, name)
         if one.kind in ("request", "warcinfo"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.snapshots._os.random_access import BytesPlace
+from stillweb.snapshots._os.random_access import MemorySource
 from stillweb.snapshots.warc import members, scan
 
 NOISE = b"".join(zlib.crc32(n.to_bytes(4, "big")).to_bytes(4, "big") for n in range(5000))
@@ -35,8 +35,8 @@ def record(body: bytes) -> bytes:
 def found(data: bytes, *, swiftly: bool = True) -> list[object]:
     """Return the records that a scan finds, or would find if no member were taken for a small one."""
     with nullcontext() if swiftly else patch.object(scan, "_small", return_value=None):
-        items = list(scan.scan(BytesPlace(data), bodies=False))
-    return [replace(i, start=b"", hashes=None) if isinstance(i, scan.Scanned) else i for i in items]
+        items = list(scan.scan(MemorySource(data), bodies=False))
+    return [replace(i, start=b"", hashes=None) if isinstance(i, scan.ScannedRecord) else i for i in items]
 
 
 @pytest.mark.slow
@@ -73,7 +73,8 @@ def test_no_damage_passes(level: int) -> None:
             told = found(packed + damaged + packed)
             assert told == found(packed + damaged + packed, swiftly=False)
             assert (
-                any(isinstance(item, scan.Scanned) and item.offset == len(packed) for item in told) == sound
+                any(isinstance(item, scan.ScannedRecord) and item.offset == len(packed) for item in told)
+                == sound
             )
     for stop in range(1, len(packed)):
         cut = found(packed[:stop] + packed)
@@ -106,7 +107,9 @@ def test_members_of_several_programs_are_found_one_after_the_other() -> None:
     all_of_them = [undated, dated, undated, other, named, undated, dated, dated, named, other, undated]
     told = found(b"".join(all_of_them))
     assert told == found(b"".join(all_of_them), swiftly=False)
-    assert [item.length for item in told if isinstance(item, scan.Scanned)] == list(map(len, all_of_them))
+    assert [item.length for item in told if isinstance(item, scan.ScannedRecord)] == list(
+        map(len, all_of_them)
+    )
 
 
 @pytest.mark.slow
@@ -115,7 +118,7 @@ def test_a_large_member_takes_no_more_memory_than_it_is_worth() -> None:
     tracemalloc.start()
     try:
         (told,) = found(large + gzip.compress(b"")[:3])[:1]
-        assert isinstance(told, scan.Scanned)
+        assert isinstance(told, scan.ScannedRecord)
         assert told.length == len(large)
         assert tracemalloc.get_traced_memory()[1] < 48 * members.MAX_WHOLE
     finally:

@@ -21,8 +21,8 @@ from urllib.parse import quote, unquote_plus
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
-from stillweb.snapshots.identity.equality import LIMIT, said
-from stillweb.snapshots.identity.keys import Parsed
+from stillweb.snapshots.identity.equality import LIMIT, answer_digest
+from stillweb.snapshots.identity.keys import ParsedRequest
 from stillweb.snapshots.identity.rules import DECIDING, path_of
 from stillweb.snapshots.secrets.detect import looks_random
 from stillweb.snapshots.secrets.redact import PREFIX, TEXTUAL
@@ -52,14 +52,14 @@ def token_like(name: str, value: str) -> bool:
     return looks_random(value) or (_HINT.search(name) is not None and not value.isalpha())
 
 
-def values_of(parsed: Parsed) -> Iterator[Value]:
+def values_of(parsed: ParsedRequest) -> Iterator[Value]:
     """Yield the token-like values of a request."""
     for place, name, value in named_values(parsed):
         if token_like(name, value):
             yield Value(f"{place}:{name}", value)
 
 
-def named_values(parsed: Parsed) -> Iterator[tuple[str, str, str]]:
+def named_values(parsed: ParsedRequest) -> Iterator[tuple[str, str, str]]:
     """Yield place, name and text of each named value of a request."""
     for pair in parsed.query or ():
         name, equals, value = pair.partition("=")
@@ -111,12 +111,12 @@ def forms_of(value: str) -> set[str]:
     return {value, escape(value), quote(value, safe=""), value.replace("/", "\\/")}
 
 
-def shown_in(value: str, text: str) -> bool:
+def is_shown_in(value: str, text: str) -> bool:
     return any(form in text for form in forms_of(value))
 
 
 @dataclass(slots=True)
-class Sent:
+class IssuedValue:
     """A token-like value in a recorded request, and the answer that gave it out."""
 
     capture: Capture
@@ -126,7 +126,8 @@ class Sent:
 
 
 def find_issued(
-    sessions: Iterable[Sequence[tuple[Capture, Parsed | None]]], read_response: Callable[[Capture], Response]
+    sessions: Iterable[Sequence[tuple[Capture, ParsedRequest | None]]],
+    read_response: Callable[[Capture], Response],
 ) -> dict[str, frozenset[str]]:
     """Return the places of issued, ever-changing values, by method and path.
 
@@ -138,7 +139,7 @@ def find_issued(
         return text_of(read_response(captures[place]))
 
     captures: dict[tuple[str, int], Capture] = {}
-    sent: dict[tuple[str, str], list[Sent]] = defaultdict(list)
+    sent: dict[tuple[str, str], list[IssuedValue]] = defaultdict(list)
     found: dict[str, set[str]] = defaultdict(set)
     unsourced: set[tuple[str, str]] = set()
     for line in sessions:
@@ -152,14 +153,14 @@ def find_issued(
                     (
                         c
                         for c in reversed(earlier[-BACK:])
-                        if c.end <= capture.begin and shown_in(value.text, text(c.place))
+                        if c.end <= capture.begin and is_shown_in(value.text, text(c.place))
                     ),
                     None,
                 )
                 if source is None:
                     unsourced.add(where)
                 else:
-                    sent[where].append(Sent(capture, value.text, source, bool(secrets - {value.text})))
+                    sent[where].append(IssuedValue(capture, value.text, source, bool(secrets - {value.text})))
             if not capture.mime.startswith(("image/", "video/", "audio/", "font/")):
                 earlier.append(capture)
     for where, items in sent.items():
@@ -170,7 +171,7 @@ def find_issued(
 
 def _changes_at_every_visit(
     place: str,
-    items: list[Sent],
+    items: list[IssuedValue],
     text: Callable[[tuple[str, int]], str],
     read_response: Callable[[Capture], Response],
 ) -> bool:
@@ -181,7 +182,7 @@ def _changes_at_every_visit(
         return False  # one answer gave several: they name different things
     if _HINT.search(place.partition(":")[2]):
         return True
-    visits: dict[str, dict[tuple[str, int], Sent]] = defaultdict(dict)
+    visits: dict[str, dict[tuple[str, int], IssuedValue]] = defaultdict(dict)
     for item in items:
         visits["" if item.signs_in else item.source.key][item.source.place] = item
     proven = False
@@ -190,9 +191,9 @@ def _changes_at_every_visit(
         values = {m.value for m in members}
         for member in members:
             others = values - {member.value}
-            if any(shown_in(other, text(member.source.place)) for other in others):
+            if any(is_shown_in(other, text(member.source.place)) for other in others):
                 return False
-        saying = {said(read_response(m.source), values) for m in members}
+        saying = {answer_digest(read_response(m.source), values) for m in members}
         if len(values) > 1:
             if key and len(saying) > 1:
                 return False

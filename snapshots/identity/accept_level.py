@@ -10,7 +10,7 @@ LEVELS = ("exact", "canonical", "varies", "rule")  # each with all before it
 
 
 @dataclass(frozen=True, slots=True)
-class Accept:
+class AcceptLevel:
     """The last of the levels that is taken, and whether nothing ambiguous is."""
 
     level: int
@@ -22,7 +22,7 @@ class Accept:
         return self.level >= LEVELS.index("rule")
 
     @classmethod
-    def read(cls, text: str) -> Accept:
+    def read(cls, text: str) -> AcceptLevel:
         """From its text. Raises UsageError for any other."""
         name, plus, more = text.partition("+")
         if name not in LEVELS or (plus and more != "unambiguous"):
@@ -34,5 +34,5 @@ class Accept:
 
 def check_accept(text: str) -> str:
     """Return the text if `accept` may be it; else raise UsageError."""
-    Accept.read(text)
+    AcceptLevel.read(text)
     return text

@@ -23,16 +23,16 @@ from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.http.static import static_mime
 from stillweb.snapshots.identity.equality import equal
 from stillweb.snapshots.identity.group import Group
-from stillweb.snapshots.identity.issued import text_of
+from stillweb.snapshots.identity.issued_values import text_of
 from stillweb.snapshots.identity.keys import canonical_text, is_plain, parse
 from stillweb.snapshots.identity.moments import tells_moment, with_moments
 from stillweb.snapshots.identity.numbering import (
     WORD,
-    drawn_apart,
     ids_in,
+    ids_in_text,
     ids_of,
-    named,
-    plain,
+    match_drawn_ids,
+    plain_id,
     renumbered,
     tokens_in,
     words_in,
@@ -68,7 +68,7 @@ class Drawer(Protocol):
     def served(self) -> Iterable[Capture]: ...
 
 
-class Recorded(Protocol):
+class RecordedItem(Protocol):
     """A capture, or a conversation by web socket: its address, its session and the number of the event with which it began there."""
 
     @property
@@ -143,7 +143,7 @@ class Drawing:
                     value in ids
                     or value in ids.values()
                     or _says(request, value, placed)
-                    or any(plain(value) in self._names(one) for one in served)
+                    or any(plain_id(value) in self._names(one) for one in served)
                     or self.named_before(capture, value)
                 )
 
@@ -161,7 +161,7 @@ class Drawing:
         asked = request.derived("without secrets", _without_secrets)
         if len(stored) != len(asked):
             return None
-        return drawn_apart(
+        return match_drawn_ids(
             stored, asked if now is None else self._moved(stored, asked, capture, now), words_in
         )
 
@@ -311,10 +311,10 @@ class Drawing:
         found = self._prefix(site_prefix(site_of(request.url)))
         return (c for c in found if c.method == request.method and _shape(c.url) == shape)
 
-    def named_before(self, recorded: Recorded, value: str) -> bool:
+    def named_before(self, recorded: RecordedItem, value: str) -> bool:
         """Return True if an answer that the recorded session got at its site before `recorded` names an id, but for plain files."""
         return any(
-            plain(value) in self._names(one)
+            plain_id(value) in self._names(one)
             for one in self._prefix(site_prefix(site_of(recorded.url)))
             if one.session == recorded.session and one.end <= recorded.begin and not static_mime(one.mime)
         )
@@ -332,7 +332,7 @@ def drawn_ids(request: Request) -> list[str]:
     return request.derived("drawn ids", lambda one: words_in(_without_secrets(one)))
 
 
-def worth(request: Request, ids: Mapping[str, str]) -> float:
+def highest_confidence(request: Request, ids: Mapping[str, str]) -> float:
     """Return the most that an answer to a request is worth which names ids by the recorded ones."""
     told = _told(request).decode("latin-1")
     return min((DRAWN if ids_in(one) else TYPED for one, own in ids.items() if own in told), default=DRAWN)
@@ -390,14 +390,14 @@ def _without_secrets(request: Request) -> bytes:
 
 def _says(request: Request, value: str, placed: bool) -> bool:
     """Return True if the path of a request, or its Referer, names an id."""
-    wanted = plain(value)
+    wanted = plain_id(value)
     return (not placed and wanted in _named(request.url.partition("?")[0])) or wanted in _named(
         request.header("referer") or ""
     )
 
 
 def _named(text: str) -> set[str]:
-    return named(text) | {plain(match[0]) for match in WORD.finditer(text)}
+    return ids_in_text(text) | {plain_id(match[0]) for match in WORD.finditer(text)}
 
 
 def _shape(address: str) -> str:

@@ -45,7 +45,7 @@ def word(entry: Mapping[str, Any]) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-class Spoken:
+class SocketMessages:
     """The messages of clients by site and session, each with the last event before it. Read when first asked for."""
 
     def __init__(self, source: Store) -> None:

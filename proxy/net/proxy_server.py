@@ -8,7 +8,7 @@ from stillweb.proxy.net.addresses import DEFAULT_SESSION, host_port, with_sessio
 from stillweb.proxy.net.ca import Authority
 
 
-class Proxied:
+class ProxyServer:
     """A proxy server. `port` 0 stands for the port that it gets on start.
 
     `challenge` is True if clients without a user name get a 407; None means: as soon as `proxy_url` has been

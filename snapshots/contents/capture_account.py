@@ -42,7 +42,7 @@ Lines = list[bytes] | LinesOnDisk
 Now = tuple[Lines | None, list[Capture], dict[tuple[str, int], str], list[bytes]]
 
 
-class Recorded:
+class CaptureAccount:
     """The account in memory.
 
     Event numbers have a lock of their own, because every request takes some. `add` and `now` need the
@@ -138,7 +138,7 @@ _SCHEMA = """
 """
 
 
-class RecordedOnDisk(Recorded):
+class CaptureAccountOnDisk(CaptureAccount):
     """The account for a recording of any size that is made in one go and not read meanwhile.
 
     Lines wait on disk; memory holds only the number of the first capture of each payload.

@@ -13,10 +13,10 @@ from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.contents.failures import TUNNEL, Failure
 from stillweb.snapshots.identity.keys import Key, request_key, split_url
-from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, joining
+from stillweb.snapshots.identity.rules import NOTHING, Issued, RuleSet, rules_that_join
 from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import Request
-from stillweb.snapshots.words import counted
+from stillweb.snapshots.words import pluralize
 
 _PORTS = {"http:": 80, "ws:": 80, "https:": 443, "wss:": 443}
 
@@ -29,7 +29,7 @@ class Store(Protocol):
     def prefix(self, start: str, /) -> Iterator[Capture]: ...
 
 
-class Failed(NamedTuple):
+class KnownFailure(NamedTuple):
     """A recorded failure, and what it is known of: the very request, or (`tunnel`) only where it was to be asked."""
 
     failure: Failure
@@ -39,13 +39,13 @@ class Failed(NamedTuple):
     def why(self) -> str:
         told = f"{self.failure.reason}: {self.failure.told}"
         if waited := self.failure.waited:
-            told += f", after {counted(waited, 'second')}"
+            told += f", after {pluralize(waited, 'second')}"
         if self.tunnel:
             return f"while recording, no tunnel to {self.tunnel} came about, either: {told}"
         return f"while recording, it came to no answer, either: {told}"
 
 
-class Failing:
+class FailureLookup:
     """Look-up of failed requests; `issued` tells where a request holds values that its site gave out."""
 
     def __init__(self, snapshot: Store, rules: RuleSet, issued: Callable[[Request], Issued]) -> None:
@@ -54,13 +54,13 @@ class Failing:
         self._at = Cache[str, tuple[Failure, ...]](lambda address: tuple(snapshot.failures(address)))
         self._captured = Cache[str, bool]()
 
-    def find(self, request: Request, key: Key, level: int) -> Failed | None:
+    def find(self, request: Request, key: Key, level: int) -> KnownFailure | None:
         """Return the failure of a request without captures; `level` is that of the lowest verdict accepted."""
         found = self._at[split_url(request.url)[0]]
         failure = self._same(request, key, level, found) if found else None
-        return Failed(failure) if failure is not None else self.tunnel(request.url)
+        return KnownFailure(failure) if failure is not None else self.tunnel(request.url)
 
-    def tunnel(self, url: str) -> Failed | None:
+    def tunnel(self, url: str) -> KnownFailure | None:
         """Return the failure of a tunnel to the host of a URL, if nothing was captured from that host."""
         place = _place(url)
         if place is None:
@@ -72,7 +72,7 @@ class Failing:
             return None
         if found.opened and urlsplit(url).scheme in ("http", "ws"):
             return None  # it may just be no TLS that is spoken there
-        return Failed(found, f"{host}:{port}")
+        return KnownFailure(found, f"{host}:{port}")
 
     def _same(self, request: Request, key: Key, level: int, found: tuple[Failure, ...]) -> Failure | None:
         known = [f for f in found if f.whole]
@@ -83,7 +83,7 @@ class Failing:
         if same is not None or level < 3:  # rules
             return same
         rules, issued = self._rules.rules, self._issued(request) if kept else NOTHING
-        return _plainest(f for f in kept if joining(request, f.request, rules, issued) is not None)
+        return _plainest(f for f in kept if rules_that_join(request, f.request, rules, issued) is not None)
 
     def _answered(self, host: str, port: int) -> bool:
         """Return True if anything was captured from a host, or said to it over a web socket."""

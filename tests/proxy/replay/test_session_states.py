@@ -11,7 +11,7 @@ from stillweb.proxy.replay import replies as lines
 from stillweb.proxy.replay.answering import Answerer
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.proxy.replay.ledger import Ledger
-from stillweb.proxy.replay.replies import Line
+from stillweb.proxy.replay.replies import SessionState
 from stillweb.snapshots import cache
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.recognising import Recogniser
@@ -64,11 +64,11 @@ def test_a_session_that_rested_is_answered_as_one_that_did_not(
         bodies: dict[str, list[bytes]] = {"lively": [], "sleepy": []}
         for request in ASKED:
             for name, got in bodies.items():
-                got.append(answerer.answer(request, answerer.line(name)).body)
-                answerer.line("lively").clients = 1
+                got.append(answerer.answer(request, answerer.state(name)).body)
+                answerer.state("lively").clients = 1
             for _ in range(2):  # it is seen to have asked, and then to ask no more
-                list(answerer.lines.rest())
-            assert answerer.lines.known("sleepy") is not answerer.lines.known("sleepy"), "not at rest"
+                list(answerer.states.rest())
+            assert answerer.states.known("sleepy") is not answerer.states.known("sleepy"), "not at rest"
         assert bodies["sleepy"] == bodies["lively"]
         assert len(set(bodies["sleepy"])) > 6, "nothing hung on what was asked before"
         assert answerer.missed("sleepy") == answerer.missed("lively") != []
@@ -95,7 +95,7 @@ def test_what_a_session_has_sent_of_secrets_rests_with_it() -> None:
 def lines_in_memory(*names: str) -> int:
     """Return how many sessions of these names are in memory; a gateway of another test may go meanwhile."""
     gc.collect()  # what has gone in circles would wait for others to make garbage
-    return sum(isinstance(one, Line) and one.name in names for one in gc.get_objects())
+    return sum(isinstance(one, SessionState) and one.name in names for one in gc.get_objects())
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_addresses_that_never_come_again_leave_memory(site: Site, monkeypatch: p
         answerer = Answerer(snapshot, Ledger())
         keys = keys_in_memory()
         for number in range(1_000):
-            answerer.lookup(Request("GET", f"{A}/never?{number}"), answerer.line("s"))
+            answerer.lookup(Request("GET", f"{A}/never?{number}"), answerer.state("s"))
         assert keys_in_memory() - keys < 500
 
 

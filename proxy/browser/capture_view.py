@@ -88,7 +88,7 @@ class Recording:
             await self._written()
         sight = await self.veil.look(page, with_picture=with_picture)
         steps = self.traffic.steps if self.traffic is not None else 0
-        await asyncio.to_thread(self.recorder.looked, self.session, steps)
+        await asyncio.to_thread(self.recorder.mark_view_taken, self.session, steps)
         return sight
 
     def address(self, url: str, steps: Sequence[Step]) -> str:

@@ -267,7 +267,7 @@ class RecordingAddon:
         if draft is None or response is None or response.status_code == 101:
             return
         if is_event_stream(response) or is_picture_stream(response):
-            self._uncount(draft)
+            self._undo_count(draft)
         length = length_of(response.headers)
         # a client leaves such an answer at its head or its first bytes
         left_early = length is None and (wants_picture(flow.request) or is_redirect(response))
@@ -292,11 +292,11 @@ class RecordingAddon:
         if draft is None or flow.response is None:
             return None
         if flow.websocket is not None:
-            self._uncount(draft)
+            self._undo_count(draft)
             self._sockets[flow.id] = flow
             return None
         if flow.request.timestamp_end is None:
-            self._uncount(self._drafts.pop(flow.id))
+            self._undo_count(self._drafts.pop(flow.id))
             self._early[flow.id] = draft, flow
             return None
         self._complete(draft, flow)
@@ -340,7 +340,7 @@ class RecordingAddon:
         if (draft := self._drafts.get(flow.id)) is not None:
             self._keep_messages(draft, flow)
 
-    def looked(self, session: str, steps: int) -> None:
+    def mark_view_taken(self, session: str, steps: int) -> None:
         """Note that a session's view was captured: what streams bring by themselves from now on is no part of it."""
         for key, draft in self._drafts.items():
             if draft.session != session:
@@ -420,7 +420,7 @@ class RecordingAddon:
     def _leave(self, draft: Draft) -> None:
         """Note that a client has left within an answer that goes on: no page waits for it."""
         draft.left = True
-        self._uncount(draft)
+        self._undo_count(draft)
 
     def _left(self, draft: Draft, reason: str) -> None:
         """End an exchange that its client broke off; of an answer that may have no end, keep what came."""
@@ -469,9 +469,9 @@ class RecordingAddon:
         self._flows.pop(draft.flow, None)
         log = self._archive.session(draft.session)
         log.changed = time.monotonic()
-        self._uncount(draft)
+        self._undo_count(draft)
 
-    def _uncount(self, draft: Draft) -> None:
+    def _undo_count(self, draft: Draft) -> None:
         if draft.counted:
             draft.counted = False
             self._archive.session(draft.session).open -= 1

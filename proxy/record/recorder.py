@@ -303,14 +303,14 @@ class Recorder(ProxyServer):
                 return False
             time.sleep(QUIET_POLL_SECONDS)
 
-    def looked(self, session: str = DEFAULT_SESSION, steps: int = 0) -> None:
+    def mark_view_taken(self, session: str = DEFAULT_SESSION, steps: int = 0) -> None:
         """Note that a session's view after so many steps was captured: it holds what open streams have sent until now."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             done = threading.Event()
 
             def tell() -> None:
-                self._addon.looked(session, steps)
+                self._addon.mark_view_taken(session, steps)
                 done.set()
 
             with contextlib.suppress(RuntimeError):  # it has just stopped

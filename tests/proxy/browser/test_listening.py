@@ -148,13 +148,13 @@ def test_what_a_server_says_of_itself_is_in_the_view_after_the_step_that_waited_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen, path = threading.Event(), tmp_path / "s"
-    real = Recorder.looked
+    real = Recorder.mark_view_taken
 
-    def looked(self: Recorder, *given: Any) -> None:
+    def watched(self: Recorder, *given: Any) -> None:
         real(self, *given)
         seen.set()
 
-    monkeypatch.setattr(Recorder, "looked", looked)
+    monkeypatch.setattr(Recorder, "mark_view_taken", watched)
     page = WORKING.replace("room=1", "room=late").replace(
         'if (!e.data.startsWith("the end")) return;', "ran.textContent = `${ticks} ticks`;"
     )

@@ -378,7 +378,7 @@ def test_an_event_stream_that_goes_on_after_the_view_says_that_it_was_cut(tmp_pa
             heard = b""
             while b"data: 0" not in heard:
                 heard += client.recv(4096)
-            recorder.looked()
+            recorder.mark_view_taken()
             origin.sendall(b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
             while b"data: 1" not in heard:
                 heard += client.recv(4096)

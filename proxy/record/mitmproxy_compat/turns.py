@@ -23,9 +23,11 @@ from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, nothing, p
 class Turns(HttpConnection):
     """Handle what came at once for TURN seconds, and the rest in further turns."""
 
+    in_order = True  # False where messages of several exchanges are apart, as in HTTP/2
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)  # type: ignore[call-arg]
-        self._arrived: deque[events.ConnectionEvent] = deque()  # that no turn has come to yet
+        self._arrived: deque[events.Event] = deque()  # that no turn has come to yet
         self._under_way: Commands | None = None  # of an event whose commands are not all given yet
         self._next_turn: commands.RequestWakeup | None = None
 
@@ -38,6 +40,9 @@ class Turns(HttpConnection):
             self._arrived.append(event)
         elif isinstance(event, events.Wakeup) and event.command is self._next_turn:
             self._next_turn = None
+        elif self._next_turn and self.in_order:
+            # else the end of an answer, which waits for its turn, would be taken for that of the next request
+            self._arrived.append(event)
         else:
             inner: Commands = super()._handle_event(event)
             return inner
@@ -69,7 +74,8 @@ class Turns(HttpConnection):
 class FramesInTurns(_http2.Http2Connection):
     """Cut HTTP/2 at the ends of frames: h2 reads all that it is given before mitmproxy gives a command."""
 
-    _arrived: deque[events.ConnectionEvent]
+    _arrived: deque[events.Event]
+    in_order = False
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)  # type: ignore[call-arg]

@@ -673,3 +673,21 @@ def test_the_source_of_a_file_has_the_same_hash_as_that_of_a_loaded_function(tmp
     assert len(found) > 15
     for name, digest in found.items():
         assert _patch._digest(_patch.changed_functions()[name]) == digest, name
+
+
+@pytest.mark.parametrize("turns_before", range(10))
+def test_what_is_asked_between_the_turns_of_an_answer_is_answered(turns_before: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, wired() as wire:
+        wire.says(GET % b"1")
+        patch.setattr(turns, "TURN", -1)
+        wire.waits = True
+        wire.origin_says(OK)
+        for _ in range(turns_before):
+            wire.wake()
+        wire.says(GET % b"2")
+        while wire.wake():
+            pass
+        wire.origin_says(OK)
+        while wire.wake():
+            pass
+        assert wire.answer == OK * 2

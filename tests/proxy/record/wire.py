@@ -21,7 +21,7 @@ from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, Rec
 class Wire:
     """The layers, and what they do: `sent` bytes by connection, connections `closed`, and `origins` in order.
 
-    `turns` counts how often a layer left the rest of what came for another turn.
+    `turns` counts how often a layer left the rest of what came for another turn; with `waits` that turn comes with `wake`.
     """
 
     def __init__(self, master: RecordingMaster, *, client_h2: bool, origin_h2: bool, reachable: bool) -> None:
@@ -37,6 +37,7 @@ class Wire:
         self.closed: list[Connection] = []
         self.origins: list[Server] = []
         self.turns = 0
+        self.waits = False
         self._origin_h2 = origin_h2
         self._reachable = reachable
         self._wakeups: list[commands.RequestWakeup] = []
@@ -89,7 +90,7 @@ class Wire:
                         self.closed.append(connection)
                         pending.append(events.ConnectionClosed(connection))
                 elif isinstance(command, commands.RequestWakeup):
-                    if command.delay:
+                    if command.delay or self.waits:
                         self._wakeups.append(command)
                     else:
                         self.turns += 1

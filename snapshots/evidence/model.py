@@ -298,10 +298,7 @@ class Model:
         return priors.HEARD**echoes * priors.UNHEARD ** max(0, silent)
 
     def _replaced(self, t: str, target: Target) -> float:
-        """Return the factor of the odds that an event of a type replaces what the one before said, by whose words are in answers after both.
-
-        They are those that were sent with the events, and those that the answer after the first was the first to show.
-        """
+        """Return the factor of the odds that an event of a type replaces what the one before said, by whose words are in answers after both."""
         shown = {o.answer: (o, self._shown(o.capture)) for o in target.observations}
         always = self._usual_words() | set.intersection(*(set(words) for _, words in shown.values()))
         score = 0
@@ -309,16 +306,7 @@ class Model:
             *_, before, last = [set[str]()] * 2 + [_said(e) - always for e in o.history.of(t, o.place)[-2:]]
             if before - last and last - before:
                 score += -1 if (before - last) & words else 1 if (last - before) & words else 0
-        lines: dict[int, list[tuple[int, Set[str]]]] = defaultdict(
-            list
-        )  # by session, events and words so far
-        for o in target.observations:
-            lines[id(o.history)].append((len(o.history.of(t, o.place)), self._shown(o.capture)))
-        for line in lines.values():
-            for (none, old), (one, words), (two, after) in zip(line, line[1:], line[2:], strict=False):
-                if none < one < two and words != after and (new := words - old - always):
-                    score += -1 if 2 * len(new & after) > len(new) else 1
-        return float(priors.HEARD ** max(-1, min(priors.ECHOES, score)))
+        return float(priors.HEARD ** max(0, min(priors.ECHOES, score)))
 
     # Posterior
 

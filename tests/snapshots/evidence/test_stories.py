@@ -846,7 +846,9 @@ def test_who_signed_in_stays_who_he_is_when_a_write_renews_his_cookie() -> None:
         *((to(tea, 1), into(2)), (to(mine, 2), html("tea")), (to(pot, 2), into(3)), (to(mine, 3), html("tea, pot"))),
         *((to(leave, 3), redirect("/login", ("Set-Cookie", "sid=; Max-Age=0"))), (mine, back)),
     )  # fmt: skip
-    assert told(matcher, LOGIN, to(tea, 1), to(leave, 2), LOGIN, to(mine, 1))[-1] == "tea?"
+    text, confidence = likely(matcher, LOGIN, to(tea, 1), to(leave, 2), LOGIN, to(mine, 1))
+    assert text == "tea"
+    assert confidence > 0.78  # 0.74 where each write's cookie is another visitor's
 
 
 def test_what_a_write_changed_sends_nobody_elsewhere() -> None:
@@ -965,22 +967,6 @@ def test_equal_requests_under_way_at_once_get_each_answer_once(order: str) -> No
     for name in "abc":
         own = [answer for answer, one in zip(found, order, strict=True) if one == name]
         assert own == expected[name]
-
-
-def test_a_page_that_still_shows_what_came_with_the_event_before_adds_up() -> None:
-    """A basket that is filled by forms which name the products by numbers."""
-    basket, take = get(f"{A}/basket"), [post(f"{A}/basket/add", f"product={n}") for n in (1, 2)]
-    texts = "nothing", "Gas kettle", "Gas kettle, Camping kettle"
-    recorded = over(
-        (basket, html(texts[0])),
-        (take[0], redirect("/basket")),
-        (basket, html(texts[1])),
-        (take[1], redirect("/basket")),
-        (basket, html(texts[2])),
-    )
-    assert told(recorded, basket, take[0], basket, take[1], basket) == [texts[0], "", texts[1], "", texts[2]]
-    for asked in (take[:0:-1], take[::-1], [*take, take[0]], take[:1] * 2):
-        assert told(recorded, *asked, basket)[-1] == "miss"
 
 
 def test_a_form_that_says_everything_replaces_what_it_said_before() -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 MOST_PAGES = 16  # at once: sites and models have limits, too
 PAGE_BYTES = 400_000_000  # of memory for a page with its share of the browser and of ours
+SLICE = 0.5  # s; a signal that comes as this thread begins to wait is only handled when the wait ends
 PATIENCE = 3  # signals that only hasten; the next one ends the loop wherever it is
 
 
@@ -53,7 +54,10 @@ def run(main: Coroutine[Any, Any, T]) -> T:
                 result = _run_here(main, tasks)
             else:
                 with ThreadPoolExecutor(1) as pool:
-                    result = pool.submit(_run_here, main, tasks).result()
+                    running = pool.submit(_run_here, main, tasks)
+                    while not wait([running], SLICE).done:
+                        pass
+                    result = running.result()
         except asyncio.CancelledError:
             if heard:
                 heard[0]()

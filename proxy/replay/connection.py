@@ -40,7 +40,8 @@ from stillweb.snapshots.words import pluralize
 if TYPE_CHECKING:
     from stillweb.proxy.replay.http2 import Http2
     from stillweb.proxy.replay.websocket import SessionSocket
-    from stillweb.proxy.replay.websocket_player import Payload, Socket
+    from stillweb.proxy.replay.websocket_player import Socket
+    from stillweb.snapshots.identity.packets import Payload
 
 
 class ConnectionWriter(asyncio.Protocol):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from stillweb.proxy.replay.misses import body_entry, masked_url_of
 from stillweb.proxy.replay.websocket_player import (
-    Payload,
     Player,
     RecordedConversations,
     Secrets,
@@ -28,6 +27,7 @@ from stillweb.snapshots.identity.drawn_ids import DRAWN
 from stillweb.snapshots.identity.equality import LIMIT
 from stillweb.snapshots.identity.issued_values import is_shown_in, text_of
 from stillweb.snapshots.identity.numbering import ids_in_text, plain_id
+from stillweb.snapshots.identity.packets import Payload
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -46,7 +46,7 @@ from stillweb.snapshots.identity.numbering import (
     renumbered,
     words_in,
 )
-from stillweb.snapshots.identity.packets import Packets, split_numbered
+from stillweb.snapshots.identity.packets import Packets, Payload, split_numbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import apply_rules, builtin, rules_that_join
 from stillweb.snapshots.identity.spelling import BLANK
@@ -58,7 +58,6 @@ from stillweb.snapshots.yielding import read_json
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
-Payload = str | bytes
 _T = TypeVar("_T")
 
 
@@ -1363,7 +1362,7 @@ class Socket:
 
     def start(self) -> None:
         """Send the server's first messages."""
-        self._play(lambda: self._saying(self._player.opened()))
+        self._play(lambda: partial(self._say, self._player.opened()))
 
     @property
     def judging(self) -> bool:
@@ -1399,7 +1398,7 @@ class Socket:
         def turn() -> Callable[[], None]:
             answer = self._player.made(key)
             # doubt is told again, as with the answer to a message
-            return self._saying(answer, again=bool(answer) or self._player.silent)
+            return partial(self._say, answer, again=bool(answer) or self._player.silent)
 
         self._play(turn)
 
@@ -1433,7 +1432,7 @@ class Socket:
 
     def _hear(self, said: Payload) -> None:
         if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
-            self._play(lambda: self._saying(self._player.step(int(step[1]))))
+            self._play(lambda: partial(self._say, self._player.step(int(step[1]))))
         else:
             self._play(lambda: self._judge(said), said)
 
@@ -1451,7 +1450,12 @@ class Socket:
 
         async def judge() -> None:
             done: list[Callable[[], None]] = []
-            await aside(lambda: done.append(turn()), said)
+
+            def play() -> None:
+                done.append(turn())
+                self._player.confidence()  # what the model derives for it is remembered
+
+            await aside(play, said)
             self._judging, later, self._later = None, self._later, []
             try:
                 for one in (*(done or [turn()]), *later):
@@ -1471,11 +1475,11 @@ class Socket:
             strayed = self._strayed(expected, said)
             return lambda: self._stray(strayed)
         # a client that hears of no doubt takes this answer for sure
-        saying = self._saying(answer, again=bool(answer) and not self._player.lives)
+        again = bool(answer) and not self._player.lives
 
         def tell() -> None:
             self._told()
-            saying()
+            self._say(answer, again=again)
 
         return tell
 
@@ -1483,17 +1487,9 @@ class Socket:
         told()
         self.missed()
 
-    def _saying(self, messages: list[Payload], *, again: bool = False) -> Callable[[], None]:
-        """Return what sends messages, and tells of their doubt; `again` if of doubt that was told before, too."""
-        self._player.confidence()  # what the model derives for it is remembered
-
-        def say() -> None:
-            self._noted = self._noted and not again
-            self._say(messages)
-
-        return say
-
-    def _say(self, messages: list[Payload]) -> None:
+    def _say(self, messages: list[Payload], *, again: bool = False) -> None:
+        """Send messages, and tell of their doubt; `again` if of doubt that was told before, too."""
+        self._noted = self._noted and not again
         due = messages or self._player.silent or self._player.close is not None
         if due and self._player.ambiguous and not self._noted:
             self._noted = True

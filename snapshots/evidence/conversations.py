@@ -22,7 +22,7 @@ _WORD = re.compile(r"[A-Za-z]{2,40}")
 
 
 class Turn(NamedTuple):
-    """One turn of a conversation: the messages of the client, and a number for the server's answer to them."""
+    """A turn of a conversation: the messages of the client, and a number for the server's answer to them."""
 
     said: Sequence[Event]
     answer: int

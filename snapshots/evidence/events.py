@@ -43,7 +43,7 @@ _DOING = _SIGNING | set(
     settings option options switch update save apply reset clear change edit profile register signup
     """.split()  # noqa: SIM905
 )
-_MASK = (1 << 64) - 1
+MASK = (1 << 64) - 1
 MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
 LONG = 1024  # characters of a text that an event keeps
 SAY = "SAY"  # in place of the method of what is said over a web socket
@@ -301,9 +301,9 @@ class History:
         chain.append(mix(chain[-1], event.done))
         if event.kind == "asset":
             self._files += event.done
-            self.marks.append((self.marks[-1] + event.done) & _MASK)
+            self.marks.append((self.marks[-1] + event.done) & MASK)
         else:
-            self.marks.append((mix(self.marks[-1] - self._files & _MASK, event.done) + self._files) & _MASK)
+            self.marks.append((mix(self.marks[-1] - self._files & MASK, event.done) + self._files) & MASK)
         if event.trust < 1 and not event.safe and event.kind != "beacon":
             self.doubts.append(len(self.events))
         self.events.append(event)

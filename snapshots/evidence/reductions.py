@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from stillweb.snapshots.evidence.events import Event
+from stillweb.snapshots.evidence.events import MASK, Event
 from stillweb.snapshots.identity.keys import mix
-
-_MASK = (1 << 64) - 1
 
 
 def _chain(state: int, value: int) -> int:
     """Return the number of `state` followed by `value`; the order counts."""
-    return ((state ^ value) * 0x9E3779B97F4A7C15 + (state >> 29) + 1) & _MASK
+    return ((state ^ value) * 0x9E3779B97F4A7C15 + (state >> 29) + 1) & MASK
 
 
 def _done(event: Event) -> int:
@@ -70,7 +68,7 @@ class Slots:
             self.state = 0
             return
         thing, value, slots = self._of(event), self._said(event), self._slots
-        self.state = (self.state - slots.get(thing, 0) + value) & _MASK
+        self.state = (self.state - slots.get(thing, 0) + value) & MASK
         slots[thing] = value
         if self._heard:
             self.trust = event.trust if len(slots) == 1 else min(self.trust, event.trust)
@@ -93,7 +91,7 @@ class MostRecentFirst:
 
 
 def _bag(state: int, event: Event) -> int:
-    return (state + _chain(event.done, 1)) & _MASK
+    return (state + _chain(event.done, 1)) & MASK
 
 
 # Each has `state`, which the events so far leave behind, and `trust`, the chance that the answers are right on which that depends

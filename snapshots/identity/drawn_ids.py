@@ -219,9 +219,12 @@ class Drawing:
                 and len({path for _, path, *_ in bare}) > 1
                 and len(places) > 1
                 and all(_by_script(self._read_request(recorded[n])) for n in numbers)
-                and not any(c.session == session and one in text_of(self._read(c)) for c in recorded)
             ):
                 words[session].add(one)
+        for capture in recorded:
+            if own := words.get(capture.session):
+                text = text_of(self._read(capture))
+                own -= {one for one in own if one in text}
         captures: dict[tuple[str, str], list[Capture]] = defaultdict(list)
         for session, own in words.items():
             for number in {n for one in own for n in uses[session, one]}:

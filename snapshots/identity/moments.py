@@ -14,9 +14,9 @@ from itertools import islice, zip_longest
 from typing import overload
 
 from stillweb.snapshots.dates import seconds_of
+from stillweb.snapshots.identity.packets import Payload
 from stillweb.snapshots.yielding import matches
 
-Payload = str | bytes
 EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
 AROUND = 3600.0  # seconds by which a client's clock may be off
 MOST = 64  # stamps of a message that are looked at

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 from urllib.parse import urlsplit
 
+from stillweb.snapshots.identity.packets import Payload
 from stillweb.snapshots.secrets.detect import surely_drawn
 from stillweb.snapshots.yielding import matches
 
-Payload = str | bytes
 DRAWN = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9a-f]{8}(-?)[0-9a-f]{4}\1[147][0-9a-f]{3}\1[89ab][0-9a-f]{3}\1[0-9a-f]{12}"
     r"|[0-9A-F]{8}(-?)[0-9A-F]{4}\2[147][0-9A-F]{3}\2[89AB][0-9A-F]{3}\2[0-9A-F]{12})(?![0-9A-Za-z])"

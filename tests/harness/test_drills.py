@@ -97,7 +97,7 @@ async def looks_again(attempt: Any) -> str:
 def test_what_a_page_of_the_browser_asked_in_vain_is_met(
     tmp_path: Path, agent: Any, fault: dict[str, Any], outcome: str
 ) -> None:
-    """Of a connection that is reset, the browser sees no answer."""
+    """The browser sees no answer on a connection that is reset."""
     from stillweb.harness.drills import drill
 
     with stillweb.Writer.open(tmp_path / "s") as writer:

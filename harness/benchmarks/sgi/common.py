@@ -95,17 +95,16 @@ def template_of(task: Task, name: str = "judge") -> str | None:
     return own
 
 
-def judge_template(task: Task) -> str:
-    """Return the prompt of a task's judge, with its placeholders."""
-    text: str = template_of(task) or packaged_prompts()[task.scorer]
+def prompt_template(task: Task, name: str = "judge") -> str:
+    """Return the prompt `judge` or `parser` of a task, with its placeholders."""
+    text: str = template_of(task, name) or packaged_prompts()[task.scorer if name == "judge" else name]
     return text
 
 
 def prompt(task: Task, name: str, values: Mapping[str, str]) -> str:
     """Return the prompt `judge` or `parser` of a task with its placeholders filled. Other braces are kept."""
-    text = template_of(task, name) or packaged_prompts()[task.scorer if name == "judge" else name]
     places = "|".join(map(re.escape, values))
-    return re.sub(rf"\{{({places})\}}", lambda found: values[found[1]], text)
+    return re.sub(rf"\{{({places})\}}", lambda found: values[found[1]], prompt_template(task, name))
 
 
 def parse_answer(task: Task, judge: Judge, model: str, text: str, example: str) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 from stillweb.harness.benchmarks.sgi.common import (
     ask,
     extract_final_answer,
-    judge_template,
     need_judge,
     parse_answer,
     prompt,
+    prompt_template,
     question_of,
     read_reply,
     variable,
@@ -52,7 +52,7 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     extracted = extract_final_answer(answer)
     shown = answer if extracted is None else extracted
     example = NUMBER_EXAMPLE if _is_number(gold) else TEXT_EXAMPLE
-    problems = imitations(answer, judge_template(task))
+    problems = imitations(answer, prompt_template(task))
     failed = False
     parser, model = variable(context, "SGI_PARSER_MODEL"), variable(context, "SGI_DR_GRADER_MODEL")
     parsed: str | None = None

@@ -24,10 +24,10 @@ from stillweb.harness.benchmarks.sgi.common import (
     DEFAULTS,
     ask,
     extract_final_answer,
-    judge_template,
     need_judge,
     parse_answer,
     prompt,
+    prompt_template,
     read_reply,
     variable,
     verdicts,
@@ -257,7 +257,7 @@ def _judged_same(
     task: Task, judge: Judge, wanted: str, output: str, context: Context, problems: list[str]
 ) -> tuple[bool, str]:
     model = variable(context, "SGI_DE_GRADER_MODEL")
-    problems += imitations(output, judge_template(task))
+    problems += imitations(output, prompt_template(task))
     try:
         asked = prompt(task, "judge", {"reference": wanted, "output": output})
         said = ask(judge, asked, model, 0.0)

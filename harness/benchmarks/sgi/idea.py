@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stillweb.harness.benchmarks.sgi import idea_formulas as formulas
-from stillweb.harness.benchmarks.sgi.common import ask, judge_template, need_judge, prompt, variable
+from stillweb.harness.benchmarks.sgi.common import ask, need_judge, prompt, prompt_template, variable
 from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
 from stillweb.harness.scoring import (
     Context,
@@ -118,7 +118,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     embedder = context.embedder or load_embedder(variable(context, "SGI_EMBEDDING_MODEL"))
     judge = need_judge(task, context)
     idea, official = parse_idea(answer), official_reading(answer)
-    problems = imitations(answer, judge_template(task))
+    problems = imitations(answer, prompt_template(task))
     if idea is None:
         problems.append(
             "the answer holds no JSON object; faithful scores what the official patterns find in it"

@@ -290,7 +290,7 @@ def test_a_verdict_that_another_line_contradicts_is_none(quoted: tuple[str, str]
     ],
 )
 def test_an_answer_that_speaks_to_its_judge_is_told(answer: str, shown: str) -> None:
-    """What a model makes of it no parser can know."""
+    """No parser can know what a model makes of such an answer."""
     context = Context(judge=Answers(YES), env={"GRADER_MODEL": "grader"})
     got = score(Task("t", "Which?", "Alpha", "judge"), answer, context)
     assert got.metrics == {"correct": 1.0}

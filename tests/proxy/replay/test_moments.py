@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from stillweb.proxy.replay.gateway import Gateway
-from stillweb.proxy.replay.websocket_player import Conversation, Payload, Player, RecordedConversations
+from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedConversations
 from stillweb.snapshots.identity.moments import with_moments
+from stillweb.snapshots.identity.packets import Payload
 from tests.proxy.frozen import START, Site
 from tests.proxy.gateways import client
 

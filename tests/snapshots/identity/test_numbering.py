@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from stillweb.proxy.replay.websocket_player import Conversation, Payload, Player, RecordedConversations
+from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedConversations
 from stillweb.snapshots import yielding
 from stillweb.snapshots.identity.numbering import ids_in, ids_in_text, match_drawn_ids, renumbered
+from stillweb.snapshots.identity.packets import Payload
 
 ONE, TWO = "5C7BEB7B987C4FCFB6CD4593AD757F14", "7FE5641BA8F54DF6903B0218567A4B58"
 THREE, FOUR = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"

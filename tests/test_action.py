@@ -131,13 +131,18 @@ def site(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path, commands_path: str) -> None:
-    (tmp_path / "tasks.jsonl").write_text(
-        json.dumps({"id": "home", "question": "?", "answer": "Hello"}) + "\n"
-    )
-    for name, url, answer in (("good", PAGE, "Hello"), ("bad", f"{PAGE}none", "x")):
+    home = {"id": "home", "question": "?", "answer": "Hello"}
+    table = {"id": "list", "question": "?", "columns": ["id"], "row_key": ["id"], "table": [["a"]]}
+    (tmp_path / "tasks.jsonl").write_text(f"{json.dumps(home)}\n{json.dumps(table)}\n")
+    agents = {
+        "good": (PAGE, "Hello", "id\na"),
+        "bad": (f"{PAGE}none", "x", "id\na"),
+        "half": (PAGE, "Hello", "id\nb"),
+    }
+    for name, (url, answer, rows) in agents.items():
         step = {"call": "fetch", "with": {"url": url}}
-        script = {"agent": "script", "tasks": {"home": {"steps": [step], "answer": answer}}}
-        (tmp_path / f"{name}.yaml").write_text(json.dumps(script))
+        tasks = {"home": {"steps": [step], "answer": answer}, "list": {"steps": [], "answer": rows}}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({"agent": "script", "tasks": tasks}))
     given = {"snapshot": site, "tasks": str(tmp_path / "tasks.jsonl"), "baseline": str(tmp_path / "baseline")}
     with github(others=130) as (api, comments):
         main = act(
@@ -150,6 +155,15 @@ def test_a_run_is_compared_with_main_in_one_comment(site: str, tmp_path: Path, c
         assert "Worse than on main: 1" in mine
         assert f"{PAGE}none" in mine
         assert {"report.html", "compare.html", "comment.md"} <= {p.name for p in bad["results"].iterdir()}
+        unfit = act(
+            tmp_path, api, commands_path, ref="refs/heads/main", agent=str(tmp_path / "bad.yaml"), **given
+        )
+        assert (unfit["Decide"], "Publish as main's run" in unfit) == (1, False)
+        half = act(tmp_path, api, commands_path, agent=str(tmp_path / "half.yaml"), **given)
+        assert (half["misses"], half["regressed"], half["Decide"]) == ("0", "1", 1)
+        (mine,) = [one["body"] for one in comments if "stillweb" in one["body"]]
+        assert "`exact` 1.000 against 1.000 on main" in mine
+        assert "`em` 0.000 against 1.000 on main" in mine
         good = act(tmp_path, api, commands_path, agent=str(tmp_path / "good.yaml"), **given)
         assert (good["misses"], good["regressed"], good["Decide"]) == ("0", "0", 0)
         (mine,) = [one["body"] for one in comments if "stillweb" in one["body"]]

@@ -22,8 +22,7 @@ MOST = 20  # rows of a list
 def misses(results: Path) -> Counter[str]:
     """Return how often each address was missed."""
     found: Counter[str] = Counter()
-    ledger = results / "ledger.jsonl"
-    for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
+    for line in _read(results / "ledger.jsonl").splitlines():
         entry = json.loads(line)
         if entry["verdict"] == "miss" and not entry.get("irrelevant"):
             found[f"{entry['method']} {entry['url']}"] += 1
@@ -36,32 +35,39 @@ def misses(results: Path) -> Counter[str]:
     return found
 
 
-def told(results: Path, code: int, most: int) -> tuple[str, dict[str, Any]]:
-    """Return the comment and the outputs."""
+def told(results: Path, code: int, compared: int, most: int) -> tuple[str, dict[str, Any]]:
+    """Return the comment and the outputs. `code` and `compared` are exit codes of the run and the comparison."""
     missed = misses(results)
-    compared = results / "compare.json"
-    found = json.loads(compared.read_text(encoding="utf-8")) if compared.exists() else None
-    worse = list(found["worse"]) if found else []
+    text = _read(results / "compare.json")
+    found = json.loads(text) if text else None
+    parts = [found, *found.get("others", ())] if found else []
+    worse = list(dict.fromkeys(task for part in parts for task in part["worse"]))
     failed = []
     if code:
         failed.append(f"the run ended with exit code {code}")
     if missed.total() > most:
         failed.append(f"{missed.total()} misses are over the limit of {most}")
-    if worse:
-        failed.append(f"{len(worse)} tasks are worse than on main")
+    if compared:
+        *_, why = ["no reason was given", *_read(results / "compare.txt").splitlines()]
+        failed.append(f"compared with main: {why.removeprefix('stillweb: ')}")
     lines = [MARK, f"### Stillweb: {'failed' if failed else 'passed'}", *(f"- {why}" for why in failed), ""]
-    if found:
+    for part in parts:
         lines += [
-            f"`{found['metric']}` {found['mean_b']:.3f} against {found['mean_a']:.3f} on main; {len(worse)} tasks worse, "
-            f"{len(found['better'])} better.",
+            f"`{part['metric']}` {part['mean_b']:.3f} against {part['mean_a']:.3f} on main; {len(part['worse'])} tasks worse, "
+            f"{len(part['better'])} better, {len(part['left_out'])} not compared.",
             "",
         ]
     lines += _list("Worse than on main", worse)
+    lines += _list("Not compared", [f"{task}: {why}" for part in parts for task, why in part["left_out"]])
     lines += _list(
         "Not in the snapshot", [f"{what} ({n} times)" if n > 1 else what for what, n in missed.most_common()]
     )
     outputs = {"misses": missed.total(), "regressed": len(worse), "failed": "; ".join(failed)}
     return "\n".join(lines), outputs
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _list(title: str, items: list[str]) -> Iterator[str]:
@@ -106,7 +112,8 @@ def comment(text: str) -> None:
 
 def main(results: Path) -> None:
     """Write summary, outputs and comment."""
-    text, outputs = told(results, int(os.environ["CODE"] or 0), int(os.environ["MAX_MISSES"]))
+    code, compared = int(os.environ["CODE"] or 0), int(os.environ["COMPARED"] or 0)
+    text, outputs = told(results, code, compared, int(os.environ["MAX_MISSES"]))
     with open(os.environ["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as summary:
         summary.write(text + "\n")
     with open(os.environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as output:

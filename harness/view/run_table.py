@@ -217,7 +217,10 @@ def group_of(task: str, rows: Sequence[Row], metric: str, k: int) -> Group:
 
 
 class Sums(Counts, frozen=True):
-    """Sums over the attempts of a run. `mean` is over `of` attempts; `counts` are attempts by colour."""
+    """Sums over the attempts of a run. `counts` are attempts by colour.
+
+    `mean` is over `of` attempts; None without any, and where their scorers have different scales.
+    """
 
     mean: float | None
     of: int
@@ -230,8 +233,10 @@ class Sums(Counts, frozen=True):
 def sums_of(rows: Sequence[Row], metric: str) -> Sums:
     done = [row for row in rows if row.finished]
     values = values_of(rows, metric)
+    giving = [row.outcome for row in done if not metric or metric in row.metrics]
+    scales = {(one.best if metric else 1.0, one.own) for one in giving}  # scores are shares of the best
     return Sums(
-        mean=fmean(values) if values else None,
+        mean=fmean(values) if values and len(scales) == 1 else None,
         of=len(values),
         done=len(done),
         right=sum(row.right for row in done),

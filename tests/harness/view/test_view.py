@@ -207,9 +207,9 @@ def test_tasks_are_rolled_up_over_all_their_attempts(url: str) -> None:
 
 
 def test_spread_standard_error_and_pass_at_k() -> None:
-    def row(n: int, value: float | None, fault: str = "") -> Row:
+    def row(n: int, value: float | None, fault: str = "", own: str = "") -> Row:
         metrics = {"exact": value}
-        scored = Outcome("t", "t", n, metrics, "scored", fault=fault)
+        scored = Outcome("t", "t", n, metrics, "scored", fault=fault, own=own)
         return Row(f"t.{n}", "t", n, "scored", metrics=metrics, metric="exact", score=value, right=value == 1, scored=scored, rated=2, presumed=1, doubt=0.25)  # fmt: skip
 
     four = [row(n, value) for n, value in enumerate((1, 0, 1, None), 1)]
@@ -225,6 +225,10 @@ def test_spread_standard_error_and_pass_at_k() -> None:
     assert (five.mean, five.spread, five.passed) == (group.mean, group.spread, group.passed)
     sums = sums_of(five.rows, "")
     assert (sums.mean, sums.of, sums.done) == (0.5, 4, 5)
+    points = row(6, 7.0, own="points:score")
+    assert sums_of([points], "").mean == 7.0
+    assert sums_of([*four, points], "").mean is None  # 7 points and a share of 1 have no mean
+    assert sums_of([*four, points], "exact").mean is None
 
 
 @pytest.mark.slow

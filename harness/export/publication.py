@@ -198,15 +198,16 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
         certificate: dict[str, Any] = {}
         sealed = [source]
         if (source / "run.json").is_file():
-            write_published(source, root / "run")
+            settings, _ = RunFiles(source).manifest()
+            sealed = [Path(one) for one in snapshots_now(source, settings.snapshots) if not is_remote(one)]
+            # of a run that was pulled, the folder holds these already
+            write_published(source, root / "run", without={PACKAGE, CARD, *(one.name for one in sealed)})
             files = {
                 path.relative_to(root / "run").as_posix(): path
                 for path in sorted((root / "run").rglob("*"))
                 if path.is_file()
             }
             certificate = json.loads((root / "run" / "certificate.json").read_text(encoding="utf-8"))
-            settings, _ = RunFiles(source).manifest()
-            sealed = [Path(one) for one in snapshots_now(source, settings.snapshots) if not is_remote(one)]
         ids = []
         for path in sealed:
             if not path.is_file():
@@ -218,8 +219,8 @@ def _staged(source: Path) -> Iterator[tuple[dict[str, Path], dict[str, Any]]]:
             if canary := certificate.get("canary"):
                 name += ENCRYPTED
                 encrypt(path, root / name, canary)
-            if name in files or path.name in files:
-                raise UsageError(f"{path}: the run has a file of this name. Rename the snapshot.")
+            if name in files:
+                raise UsageError(f"{path}: the run has two snapshots of this name. Rename one.")
             files[name] = root / name if canary else path
         about = {
             "kind": "run" if certificate else "snapshot",

@@ -12,7 +12,7 @@ import base64
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ _PIECE = 3 * 32 << 14  # a multiple of base64's three bytes and of the key's 32
 _LEFT_OUT = ("interrupted", "failed", ".secrets", ".begun")
 
 
-def publish(run: Path, out: Path) -> tuple[int, int]:
+def publish(run: Path, out: Path, *, without: Collection[str] = ()) -> tuple[int, int]:
     """Write a finished run for publication to `out`; return how many files there are and how many are encrypted.
+
+    The files in `without`, named as in the run's folder, are left out.
 
     Raise UsageError if `out` is not empty, if `run` is unfinished or published already.
     """
@@ -56,6 +58,8 @@ def publish(run: Path, out: Path) -> tuple[int, int]:
     count = encrypted = 0
     with atomic_folder(out) as folder:
         for path, name in _files(run):
+            if name in without:
+                continue
             count += 1
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -125,6 +125,14 @@ def test_a_run_is_published_here_and_certified_there(
     assert before in card
     assert "stillweb pull" in card
     assert "First put the agent's files into the working directory: " in card
+    again = str(tmp_path / "again")
+    assert call(capsys, "publish", tmp_path / "there", "--to", again)[0] == 0
+    assert call(capsys, "pull", again, "-o", tmp_path / "twice")[0] == 0
+    names = [
+        sorted(path.relative_to(tmp_path / where).as_posix() for path in (tmp_path / where).rglob("*.*"))
+        for where in ("there", "twice")
+    ]
+    assert names[0] == names[1]
 
 
 def test_publishing_again_prints_the_address_of_the_same_version(

@@ -475,6 +475,7 @@ def test_misses_of_runs_lead_to_their_steps(url: str) -> None:
 def test_runs_are_compared_with_what_got_worse_first(url: str) -> None:
     text = settled(f"{url}/compare?run=run1&run=run2&metric=item_f1")
     assert rows(text) == ["right", "wrong"]
+    assert "2 of 3 tasks changed, the largest change first" in text
     assert "worse by" in text
     assert "better by" in text
     assert "no interval, for it takes 6 clusters" in text

@@ -27,19 +27,18 @@ def export_inspect(path: Path, out: Path) -> Path:
     agent = stands_on.get("agent") or {}
     model = f"stillweb/{agent.get('model') or agent.get('kind') or 'agent'}"
     run_id = digest(stands_on)[:22]
-    metrics = {
-        name: {
+    scores = [
+        {
             "name": name,
-            "value": mean.mean_of_all,
+            "scorer": name,
+            "scored_samples": mean.scored,
+            "unscored_samples": mean.of - mean.scored,
             "params": {},
-            "metadata": {"scored": mean.scored, "of": mean.of},
+            "metrics": {"mean": {"name": "mean", "value": mean.mean_of_all, "params": {}}},
         }
         for name, mean in summary.means.items()
-    }
-    scores = [
-        {"name": name, "scorer": name, "params": {}, "metrics": {"mean": {**metric, "name": "mean"}}}
-        for name, metric in metrics.items()
     ]
+    completed = sum("error" not in sample for sample in samples)
     log = {
         "version": 2,
         "status": "success" if not summary.statuses["unfinished"] else "started",
@@ -65,7 +64,7 @@ def export_inspect(path: Path, out: Path) -> Path:
             "metadata": {"snapshot": stands_on.get("snapshot")},
         },
         "plan": {"name": "plan", "steps": [], "config": {}},
-        "results": {"total_samples": summary.owed, "completed_samples": len(samples), "scores": scores},
+        "results": {"total_samples": summary.owed, "completed_samples": completed, "scores": scores},
         "stats": {
             "started_at": created,
             "completed_at": created,
@@ -114,6 +113,7 @@ def _sample(trace: Trace) -> dict[str, Any]:
         for name, value in (score.get("metrics") or {}).items()
         if value is not None
     }
+    error = str(answer.get("error") or "the attempt failed") if answer.get("end") == "error" else ""
     choice = {"message": {"role": "assistant", "content": text or ""}, "stop_reason": "stop"}
     verdicts = [event["verdict"] for event in trace.of("tool_call")]
     return {
@@ -124,6 +124,7 @@ def _sample(trace: Trace) -> dict[str, Any]:
         "messages": messages,
         "output": {"model": "stillweb", "choices": [choice]},
         "scores": scores,
+        **({"error": {"message": error, "traceback": "", "traceback_ansi": ""}} if error else {}),
         "metadata": {
             "status": score.get("status"),
             "end": answer.get("end"),

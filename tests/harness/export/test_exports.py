@@ -78,14 +78,20 @@ def test_an_inspect_log_has_every_sample_with_its_scores(tmp_path):
         "tool",
         "assistant",
     ]
-    means = {score["name"]: score["metrics"]["mean"]["value"] for score in log["results"]["scores"]}
-    assert means["em"] == pytest.approx(0.2)
+    (em,) = [score for score in log["results"]["scores"] if score["name"] == "em"]
+    assert em["metrics"]["mean"]["value"] == pytest.approx(0.2)
+    assert (em["scored_samples"], em["unscored_samples"]) == (8, 2)  # of babble no table can be read
+    failed = {sample["id"]: sample["error"]["message"] for sample in log["samples"] if "error" in sample}
+    assert list(failed) == ["broken"]
+    assert failed["broken"]
+    assert log["results"]["completed_samples"] == 8
 
 
 def test_inspect_itself_reads_the_log(tmp_path):
     log = pytest.importorskip("inspect_ai.log")
     files = make_run(tmp_path, NAMES)
     read = log.read_eval_log(str(export_inspect(files.path, tmp_path / "log.json")))
+    assert [sample.id for sample in read.samples if sample.error] == ["broken"]
     assert len(read.samples) == 5
 
 

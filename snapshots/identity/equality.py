@@ -147,6 +147,21 @@ _TOKEN_FIELDS = tuple(
 )
 
 
+# How long an answer took to make: "took 0.0001 sec", "generated in 12 ms", "(0.003 s)", "took":12. Whole seconds may be anything else.
+_TOOK = r"(?:\d{1,6}\.\d{1,9}|0|\d{1,6}(?=\s?m))\s?(?:m?s|m?secs?|(?:milli)?seconds?)\b"
+_MADE = r"(?:generat|render|execut|process|creat|load|serv|complet|finish)ed\sin"
+_SPAN = r"(?:\w{0,16}(?:query|execution|processing|response|request|render|search)_?time\w{0,12}|took|qtime)"
+_TOOK_FIELDS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?:took|taken|elapsed|usage|{_MADE}):?\s(?:about\s)?({_TOOK})",
+        r"\((0\.\d{2,9}\s?s(?:ec)?(?:onds)?)\)",
+        rf"""["']{_SPAN}["']\s?:\s?(\d{{1,9}}(?:\.\d{{1,9}})?)(?=[\s,}}\]])""",
+    )
+)
+_TOOK_WORDS = "ook", "aken", "lapsed", "sage", "ed in", "(0.", "ime"
+
+
 def by_head(capture: Capture) -> bool:
     """Return True if the head of an answer says it all: of a redirect, a 304, or to HEAD."""
     return 300 <= capture.status < 400 or capture.method == "HEAD"
@@ -221,6 +236,9 @@ def _plain(text: str, issued: Iterable[str]) -> str:
             text = text.replace(value, "~")
     if _hinted(text):
         for pattern in _TOKEN_FIELDS:
+            text = pattern.sub(_field_blanked, text)
+    if any(word in text for word in _TOOK_WORDS):
+        for pattern in _TOOK_FIELDS:
             text = pattern.sub(_field_blanked, text)
     return _drawn_blanked(text)
 

@@ -159,6 +159,26 @@ def test_an_answer_with_a_token_of_its_own_is_the_same_with_another(
     assert equal(one, other) == same
 
 
+@pytest.mark.parametrize(
+    ("shape", "same"),
+    [
+        ("<p>Total: 70 (Query took {0} sec)", True),
+        ("<i>Page generated in {0} seconds.</i>", True),
+        ("<span class='time'>({0} s)</span>", True),
+        ("<!-- Real time usage: {0} seconds -->", True),
+        ('{{"took":{1},"hits":[]}}', True),
+        ('<script>mw.config.set({{"wgBackendResponseTime":{1}}})</script>', True),
+        ("<p>Queries took {1} ms", True),
+        ("<td>Lap {0} s", False),
+        ("<td>Run of {1} (took {1} seconds)", False),
+        ('{{"time":{1}}}', False),
+    ],
+)
+def test_an_answer_that_tells_how_long_it_took_is_the_same_at_another_pace(shape: str, same: bool) -> None:
+    """phpLiteAdmin, Adminer, MediaWiki, Elasticsearch and Datasette tell it in each answer."""
+    assert equal(*(html(shape.format(*took)) for took in (("0.0393", 31), ("0.0007", 125)))) == same
+
+
 def test_answers_differ_by_status_and_body() -> None:
     assert not equal(html("a"), html("b"))
     assert not equal(html("a"), html("a", 404))

@@ -370,7 +370,7 @@ class Matcher:
         )
         if key.canonical in evidence.files:
             return self._file(key, evidence.files[key.canonical], now, accepted)
-        asked = evidence.asked(request, key.canonical, past.given, served=session.served)
+        asked = evidence.asked(request, past.given, served=session.served)
         told = session.told.get(site)
         if told:
             asked.parts["~words"] = repr(sorted(told.items()))
@@ -592,7 +592,7 @@ class Matcher:
         past = session.past.get(site) or SessionPast()
         stored, *_ = self._as_recorded(request, found, session, past, self._accepts[accept])
         evidence = self.evidence(site)
-        evidence.foresee(evidence.asked(stored, request_key(stored).canonical, {}))
+        evidence.foresee(evidence.asked(stored, {}))
         self.twins(stored)
         self.drawing.drawn(stored, session, time.time())
         self.group(stored.url).compared = True
@@ -671,9 +671,7 @@ class Matcher:
             request = replace(
                 request, headers=_with_conditions_of(self.peek.fields(capture), request.headers)
             )
-        asked = evidence.asked(
-            request, capture.key, past.given, served=session.served, response=head, said=label
-        )
+        asked = evidence.asked(request, past.given, served=session.served, response=head, said=label)
         if not still:
             self._note(evidence, past, replace(asked, event=replace(asked.event, trust=trust)), head)
         keep_given(past.given, request, head, asked)
@@ -690,7 +688,7 @@ class Matcher:
         key = request_key(request).canonical
         if key in evidence.files:
             return
-        asked = evidence.asked(request, key, past.given, served=session.served, response=response)
+        asked = evidence.asked(request, past.given, served=session.served, response=response)
         said = evidence.label_live(asked.event.key, response)
         self._note(evidence, past, replace(asked, event=replace(asked.event, said=said)), response)
         keep_given(past.given, request, response, asked)
@@ -703,7 +701,7 @@ class Matcher:
         if key in evidence.files or (static_name(request.url) and request.method in ("GET", "HEAD")):
             return
         past = session.past.get(site) or SessionPast()
-        asked = evidence.asked(request, key, past.given, served=session.served)
+        asked = evidence.asked(request, past.given, served=session.served)
         if asked.event.kind == "write" and request.header("referer") in session.left.values():
             # what a page sends as it is left (a draft, a beacon) comes or not by chance, in the recording as well
             asked.event = replace(asked.event, kind="weak write")

@@ -128,13 +128,14 @@ class SiteEvidence:
         reads = ("plain GET", "choosing GET", "asset") if unread else ()
         self.forgets = KINDS if self.quiet else ("beacon", *reads)
         self.vary: dict[str, set[str]] = defaultdict(set)
-        # keys and conditions of requests that were answered in part, or by "not modified"
+        # what rules leave of keys, and conditions, of requests that were answered in part, or by "not modified"
         self.partial: set[tuple[str, tuple[str | None, ...]]] = set()
         for c in found:
+            name = names.get(c.place, c.key)
             if c.vary:
-                self.vary[c.key].update(name for name, _ in c.vary)
+                self.vary[name].update(field for field, _ in c.vary)
             if c.status in PARTIAL and (request := _readable(store, c)) is not None:
-                self.partial.add((c.key, request.conditional()))
+                self.partial.add((name, request.conditional()))
         self._learnt: SiteModel | None = None
         self._learning = threading.RLock()
 
@@ -222,7 +223,6 @@ class SiteEvidence:
             session = f"{layer_of(capture.filename)} {capture.session}"
             asked = self.asked(
                 request,
-                capture.key,
                 given[session],
                 stored=True,
                 served=before[session],
@@ -316,16 +316,13 @@ class SiteEvidence:
             stored = self._matcher.group(request.url).request(capture)
             if not other_secrets(request, stored)[1]:
                 keys.update(
-                    dict.fromkeys(
-                        self.learnt.beside.get(self.asked(stored, capture.key, {}, stored=True).normal, [])
-                    )
+                    dict.fromkeys(self.learnt.beside.get(self.asked(stored, {}, stored=True).normal, []))
                 )
         return list(keys)
 
     def asked(
         self,
         request: Request,
-        key: str,
         given: Given,
         *,
         stored: bool = False,
@@ -338,12 +335,12 @@ class SiteEvidence:
         later = self._matcher.gave(served, named)
         theirs = GIVEN if later == 0 else "" if later is None else f"{GIVEN} {later} later"
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=theirs, stored=stored)
-        own = (key, request.conditional()) in self.partial
+        own = (normal, request.conditional()) in self.partial
         if normal in self.moments:
             parts = {
                 f"~moment {name[6:]}" if name[6:] in CLOCKS else name: value for name, value in parts.items()
             }
-        own_parts, fields = other_parts(request, self.vary.get(key, ()), given, normal)
+        own_parts, fields = other_parts(request, self.vary.get(normal, ()), given, normal)
         parts |= own_parts
         event = event_of(request, normal, response, said, own=own, redirected=self._redirected)
         event = replace(event, fields=fields)

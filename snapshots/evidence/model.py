@@ -185,6 +185,7 @@ class Model:
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
+        self._sent_by: dict[int, dict[str, str]] = {}
         # by request, of the parts that were recorded
         self._part_chances: dict[int, dict[str, float | None]] = {}
         # of how many requests a type was tested, and decides the answers: of all, of those of one type, and of each
@@ -662,9 +663,8 @@ class Model:
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
         chance = self._part_chance(t, target) if part else self._type_chance(t, target, past[0])
-        unheard = set() if part or here else self._unheard(t, target)
-        less = _moved(chance, priors.UNSAID)
-        return {a: 1 - (less if a in unheard else chance) * apart for a, apart in differs.items()}
+        told = {} if part else self._told(t, target, past if here else None)
+        return {a: 1 - _moved(chance, told.get(a, 1.0)) * apart for a, apart in differs.items()}
 
     def _type_chance(self, t: str, target: Target, history: History) -> float:
         """Return the chance that a type decides which the recording never tried; more of a write to the path that is read."""
@@ -675,18 +675,34 @@ class Model:
             chance = _moved(chance, priors.OWN_PATH)
         return chance
 
-    def _unheard(self, t: str, target: Target) -> set[int]:
-        """Return the pages that repeat nothing of what was sent with a type before them, though it had words to repeat."""
-        unheard: dict[int, bool] = {}
+    def _told(self, t: str, target: Target, past: tuple[History, int] | None) -> dict[int, float]:
+        """Return for each answer the factor of the odds that a type decides, by whether the answer shows most of the words that it alone sent.
+
+        They were sent in a `past`, or else before the answer, and are lacking now.
+        """
+        told: dict[int, float] = {}
+        now = _sent_with(t, *past) if past else set[str]()
         for o in target.observations:
-            sent = _sent(t, o) - self._usual_words()
-            unheard[o.answer] = (
-                bool(sent)
-                and not o.away
-                and unheard.get(o.answer, True)
-                and not sent & self._shown(o.capture)
-            )
-        return {answer for answer, silent in unheard.items() if silent}
+            senders = self._senders(o.history)
+            sent = (now if past else _sent(t, o)) - self._usual_words()
+            shown = sent & self._shown(o.capture)
+            own = {word for word in sent if senders.get(word, t) == t}
+            if own and 2 * len(own & shown) >= len(own):
+                factor = priors.HEARD if not past or sent - shown else 1.0
+            else:
+                factor = priors.UNSAID if sent and not past and not o.away and not shown else 1.0
+            told[o.answer] = max(factor, told.get(o.answer, 0.0))
+        return told
+
+    def _senders(self, history: History) -> dict[str, str]:
+        """Return the type with which each word was sent in a recorded history, "" for several."""
+        found = self._sent_by.get(id(history))
+        if found is None:
+            found = self._sent_by[id(history)] = {}
+            for event in {e.done: e for e in history.events}.values():
+                for word in _said(event):
+                    found[word] = event.type if found.get(word, event.type) == event.type else ""
+        return found
 
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
@@ -740,7 +756,12 @@ def _sent(t: str, o: Observation) -> set[str]:
     """Return the words that were sent with a type or as a part before an answer."""
     if t.startswith(PART):
         return words_of(o.parts.get(t, ""))
-    alike = {event.done: event for event in o.history.of(t, o.place)}  # of a thousand most are
+    return _sent_with(t, o.history, o.place)
+
+
+def _sent_with(t: str, history: History, place: int) -> set[str]:
+    """Return the words that were sent with the events of a type before `place`."""
+    alike = {event.done: event for event in history.of(t, place)}  # of a thousand most are
     return {word for event in alike.values() for word in _said(event)}
 
 

@@ -1281,3 +1281,41 @@ def test_a_page_that_follows_from_a_doubtful_one_is_no_surer() -> None:
     session.answered(replace(matcher.lookup(step, session, min_confidence=0.0), confidence=0.5))
     session.answered(matcher.lookup(go, session, min_confidence=0.0))
     assert matcher.lookup(step, session, min_confidence=0.0).confidence < 0.9
+
+
+def test_an_answer_that_varies_is_found_by_a_request_with_a_cache_buster_of_its_own() -> None:
+    """jQuery's tables ask so, and Django REST framework answers with `Vary: Accept`."""
+
+    def table(drawn: str, accept: str = "application/json, */*;q=0.1") -> Request:
+        return get(f"{A}/rows?draw=1&_={drawn}", accept=accept)
+
+    plainly, varying = (
+        over((table("1700000000001"), data(["kettle"], 200, *more)))
+        for more in ((), (("Vary", "Accept, Cookie"),))
+    )
+    again = table("1700000099007")
+    assert likely(varying, again) == likely(plainly, again)
+    assert told(varying, table("1700000099007", "text/html")) == ["miss"]
+
+
+@pytest.mark.parametrize("path", ["/makers", "/maker/7"])
+def test_a_page_that_shows_what_a_write_said_is_not_served_without_it(path: str) -> None:
+    """Flask-AppBuilder's list of makers, recorded once, after a maker was added."""
+    page, name = get(A + path), post(f"{A}/maker/add", "name=Valley")
+    recorded = over(
+        (HOME, html("home")), (name, redirect("/")), (HOME, html("home")), (page, html("Hill, Valley"))
+    )
+    assert told(recorded, HOME, name, HOME, page) == ["home", "", "home", "Hill, Valley"]
+    assert told(recorded, HOME, page) == ["home", "miss"]
+
+
+def test_a_page_of_a_thing_is_not_served_as_it_was_before_the_thing_was_changed() -> None:
+    """A page that shows some of the words of an untried write, and lacks others, is of the thing that was written."""
+    thing, change = get(f"{A}/show/7"), post(f"{A}/edit/7", "name=Valley+kettle&price=99")
+    other, text = get(f"{A}/about"), "Valley kettle costs 16"
+    recorded = over(
+        (HOME, html("home")), (thing, html(text)), (other, html("We sell.")), (change, redirect("/")), (HOME, html("home"))
+    )  # fmt: skip
+    assert told(recorded, HOME, thing) == ["home", text]
+    assert told(recorded, HOME, change, thing) == ["home", "", "miss"]
+    assert told(recorded, HOME, change, HOME, other)[-1] == "We sell.?"

@@ -1492,11 +1492,232 @@ PYWEBIO = Application(
     },
 )
 
+
+# -- MediaWiki and phpLiteAdmin of Debian, django-helpdesk and Flask-AppBuilder
+
+MEDIAWIKI_PASSWORD = "tea-4711-pot-x"
+
+
+def _mediawiki_data(data: Path) -> None:
+    install = [*_php(), str(DEBIAN / "usr/share/mediawiki/maintenance/install.php"), "--dbtype", "sqlite", "--dbpath", str(data), "--confpath", str(data)]  # fmt: skip
+    site = ["--scriptpath", "", "--server", "http://127.0.0.1:7127", "--pass", MEDIAWIKI_PASSWORD, "Kettles", "Ada"]  # fmt: skip
+    subprocess.run([*install, *site], check=True, capture_output=True)
+
+
+def _mediawiki_login(password: str) -> Act:
+    return acts(("open", "?title=Special:UserLogin"), ("fill", "#wpName1", "Ada"), ("fill", "#wpPassword1", password), ("click", "#wpLoginAttempt"))  # fmt: skip
+
+
+def _mediawiki_edit(title: str, text: str) -> Act:
+    return acts(("open", f"?title={title}&action=edit"), ("fill", "#wpTextbox1", text), ("fill", "#wpSummary", "Said more"), ("click", "#wpSave"))  # fmt: skip
+
+
+MEDIAWIKI = Application(
+    "mediawiki",
+    7127,
+    "/index.php",
+    (),
+    _mediawiki_data,
+    lambda data: (
+        [*_php(), "-S", "127.0.0.1:7127", "-t", str(DEBIAN / "usr/share/mediawiki")],
+        {"MW_CONFIG_FILE": str(data / "LocalSettings.php"), "PHP_CLI_SERVER_WORKERS": "4"},
+        data,
+    ),
+    {
+        "home": go("?title=Main_Page"),
+        "wrong": _mediawiki_login("nope-12-nope"),
+        "login": _mediawiki_login(MEDIAWIKI_PASSWORD),
+        "make": _mediawiki_edit("Tea", "Tea needs [[water]]."),
+        "edit": _mediawiki_edit("Tea", "Tea needs [[water]] and a pot."),
+        "front": _mediawiki_edit("Main_Page", "All on [[Tea]]."),
+        "tea": go("?title=Tea"),
+        "history": acts(("open", "?title=Tea"), ("click", "#ca-history a")),
+        "compare": acts(("open", "?title=Tea&action=history"), ("click", ".historysubmit >> nth=0")),
+        "search": acts(("open", "?title=Main_Page"), ("fill", "#searchInput", "needs"), ("press", "#searchInput", "Enter")),
+        "changes": go("?title=Special:RecentChanges"),
+        "unwatch": acts(("open", "?title=Main_Page"), ("click", "#ca-unwatch a"), ("see", "#ca-watch")),
+        "watched": go("?title=Special:EditWatchlist/raw"),
+        "links": go("?title=Special:WhatLinksHere/Tea"),
+        "all": go("?title=Special:AllPages"),
+        "delete": acts(("open", "?title=Tea&action=delete"), ("click", "#wpConfirmB, [name=wpConfirmB]")),
+        "logout": acts(("open", "?title=Main_Page"), ("click", "#pt-logout a"), ("see", "#pt-login, #pt-login-2"), ("rest", "1500")),
+    },
+    {
+        "A": ["home", "wrong", "login", "make", "tea", "edit", "history", "compare", "front", "home", "unwatch", "watched", "search", "all", "logout"],
+        "B": ["tea", "login", "front", "home", "make", "all", "edit", "tea", "compare", "unwatch", "watched", "logout", "home"],
+        "B2": ["login", "make", "tea", "links", "delete", "tea", "home", "search", "all", "logout", "tea"],
+    },
+    r"wp\w+|token|\w*Token|\w+_session|\w+Token|wiki\w*|my_wiki\w*|wgRequestId",
+    (r"\d\d:\d\d, \d+ \w+ \d{4}", r"on \d+ \w+ \d{4}, at \d\d:\d\d", r"\d\d:\d\d\b"),
+    warm=2,
+)  # fmt: skip
+
+
+def _phpliteadmin_data(data: Path) -> None:
+    _sqlite_web_data(data)
+    shutil.copytree(
+        DEBIAN / "usr/share/phpliteadmin", data / "site", ignore=shutil.ignore_patterns("*.config.php")
+    )
+    (data / "site" / "phpliteadmin.config.php").write_text(
+        f"<?php $password = '{PASSWORDS['ada']}'; $directory = '..'; $rowsNum = 10;"
+    )
+    (data / "sessions").mkdir()
+
+
+def _lite(path: str) -> str:
+    return f"?database=..%2Fshop.sqlite&numRows=10{path}"
+
+
+def _lite_login(password: str) -> Act:
+    return acts(("open", ""), ("fill", "[name=password]", password), ("click", "[type=submit]"))
+
+
+ROWS = _lite("&table=kettle&action=row_view")
+PHPLITEADMIN = Application(
+    "phpliteadmin",
+    7131,
+    "/phpliteadmin.php",
+    (),
+    _phpliteadmin_data,
+    lambda data: (
+        [*_php(), "-d", f"session.save_path={data / 'sessions'}", "-S", "127.0.0.1:7131", "-t", str(data / "site")],
+        {},
+        data / "site",
+    ),
+    {
+        "wrong": _lite_login("nope-12"),
+        "login": _lite_login(PASSWORDS["ada"]),
+        "tables": go(_lite("")),
+        "rows": go(ROWS),
+        "page2": acts(("open", ROWS), ("click", "input[value='→']")),
+        "sort": acts(("open", ROWS), ("click", "a:text-is('price')")),
+        "columns": go(_lite("&table=kettle&action=column_view")),
+        "edit": acts(("open", _lite("&table=kettle&action=row_editordelete&pk=%5B4%5D&type=edit")), ("fill", "[name='2[]']", "99"), ("click", "input[value='Save Changes']")),
+        "insert": acts(("open", _lite("&table=kettle&action=row_create")), ("fill", "[name='0:1']", "Valley"), ("fill", "[name='0:2']", "5"), ("click", "input[value='Insert']")),
+        "delete": acts(("open", ROWS), ("click", "a[href*='pk=%5B2%5D&type=delete']"), ("click", "input[value='Confirm']")),
+        "search": acts(("open", _lite("&table=kettle&action=table_search")), ("fill", "[name=field_2_value]", "99"), ("click", "input[value='Search']")),
+        "sql": acts(("open", _lite("&view=sql")), ("fill", "textarea[name=queryval]", "select name from kettle where price > 90"), ("click", "input[name=query]")),
+        "logout": acts(("open", _lite("")), ("click", "input[value='Logout']")),
+    },
+    {
+        "A": ["wrong", "login", "rows", "page2", "sort", "edit", "rows", "search", "insert", "tables", "delete", "rows", "sql", "logout", "rows"],
+        "B": ["login", "tables", "rows", "sort", "search", "insert", "rows", "edit", "page2", "rows", "sql", "delete", "tables", "logout"],
+    },
+    r"token|pla\w*|PHPSESSID",
+    (r"[\d.]+ sec\w*", r"\d+:\d\d[ap]m on \w+ \d+, \d{4}"),
+)  # fmt: skip
+
+
+def _helpdesk_data(data: Path) -> None:
+    subprocess.run(
+        [python(data.parent), "helpdesk_desk.py", "fill"],
+        cwd=KETTLES,
+        env=os.environ | {"DATABASE": str(data / "desk.sqlite")},
+        check=True,
+    )
+
+
+def _helpdesk_login(password: str) -> Act:
+    return acts(("open", "login/"), ("fill", "[name=username]", "ada"), ("fill", "[name=password]", password), ("click", "form:has([name=password]) [type=submit]"), ("rest", "1000"))  # fmt: skip
+
+
+HELPDESK = Application(
+    "django-helpdesk",
+    7128,
+    "/",
+    ("django-helpdesk==2.6.*",),
+    _helpdesk_data,
+    lambda data: (
+        [python(data.parent), "helpdesk_desk.py", "runserver", "--noreload", "127.0.0.1:7128"],
+        {"DATABASE": str(data / "desk.sqlite")},
+        KETTLES,
+    ),
+    {
+        "home": go(""),
+        "shelf": go("kb/care/"),
+        "wrong": _helpdesk_login("nope-12"),
+        "login": _helpdesk_login(PASSWORDS["ada"]),
+        "list": acts(("open", "tickets/"), ("rest", "1000")),
+        "t3": go("tickets/3/"),
+        "t4": go("tickets/4/"),
+        "board": go("dashboard/"),
+        "reports": go("reports/"),
+        "search": acts(("open", "dashboard/"), ("fill", "#search_query", "Kettle 05"), ("press", "#search_query", "Enter"), ("rest", "1000")),
+        "make": acts(("open", "tickets/submit/"), ("choose", "#id_queue", "2"), ("fill", "#id_title", "A lid is lost"), ("fill", "#id_body", "Since Monday."), ("click", ".btn-primary[type=submit]")),
+        "comment": acts(("open", "tickets/3/"), ("click", "#respond-tab"), ("fill", "#commentBox", "Sent a new seal."), ("check", "#st_resolved"), ("click", "#ticket-respond-form [type=submit]")),
+        "edit": acts(("open", "tickets/4/edit/"), ("fill", "#id_title", "Kettle 03 is fixed"), ("click", "form:has(#id_title) [type=submit]")),
+        "take": acts(("open", "dashboard/"), ("click", "a:has-text('Take'), button:has-text('Take') >> nth=0")),
+        "vote": acts(("open", "kb/care/"), ("click", "a:has-text('Descaling'), button:has-text('Descaling') >> nth=0"), ("rest", "500"), ("click", ".btn-outline-success >> nth=0")),
+        "delete": acts(("open", "tickets/5/delete/"), ("click", "form:has([name=next]) [type=submit], .btn-danger"), ("rest", "1000")),
+        "logout": acts(("open", "dashboard/"), ("run", "document.querySelector('form[action*=logout]').submit()"), ("rest", "500")),
+    },
+    {
+        "A": ["home", "wrong", "login", "t3", "comment", "list", "board", "take", "edit", "make", "search", "delete", "reports", "vote", "logout"],
+        "B": ["login", "board", "list", "make", "t3", "edit", "reports", "comment", "board", "delete", "list", "logout", "home"],
+    },
+    r"csrfmiddlewaretoken|csrftoken|sessionid|messages|secret_key",
+    (r"\d+\s\w+(, \d+\s\w+)? ago", r"\w+\.? \d+, \d{4},? \d+(:\d\d)? [ap]\.m\.", r"[0-9a-f]{8}-[0-9a-f-]{27}", r"a moment ago|now\b", r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*", r"\d\d/\d\d/\d{4} \d\d:\d\d"),
+    warm=2,
+)  # fmt: skip
+
+
+def _appbuilder_data(data: Path) -> None:
+    subprocess.run(
+        [python(data.parent), "appbuilder_shop.py", "fill"],
+        cwd=KETTLES,
+        env=os.environ | {"DATABASE": str(data / "shop.sqlite")},
+        check=True,
+    )
+
+
+def _appbuilder_login(password: str) -> Act:
+    return acts(("open", "login/"), ("fill", "#username", "ada"), ("fill", "#password", password), ("click", "input[type=submit]"))  # fmt: skip
+
+
+APPBUILDER = Application(
+    "flask-appbuilder",
+    7129,
+    "/",
+    ("flask-appbuilder==5.3.*",),
+    _appbuilder_data,
+    lambda data: (
+        [python(data.parent), "appbuilder_shop.py", "7129"],
+        {"DATABASE": str(data / "shop.sqlite")},
+        KETTLES,
+    ),
+    {
+        "home": go(""),
+        "wrong": _appbuilder_login("nope-12"),
+        "login": _appbuilder_login(PASSWORDS["ada"]),
+        "list": go("kettleview/list/"),
+        "k7": go("kettleview/show/7"),
+        "page2": acts(("open", "kettleview/list/"), ("click", ".pagination a:text-is('2')")),
+        "sort": acts(("open", "kettleview/list/"), ("click", "th a:has-text('Price')")),
+        "filter": acts(("open", "kettleview/list/"), ("click", "a[href='#search-form'], .accordion-toggle, [data-toggle=collapse]:has-text('Search')"), ("rest", "500"), ("click", "#filter_form .dropdown-toggle"), ("click", "a.filter:has-text('Kind')"), ("fill", "#filter_form input[type=text]", "gas"), ("click", "#filter_form [type=submit]")),
+        "edit": acts(("open", "kettleview/list/"), ("click", "a[href*='/edit/7']"), ("fill", "#price", "99"), ("click", "#model_form [type=submit]")),
+        "add": acts(("open", "makerview/add"), ("fill", "#name", "Valley"), ("click", "#model_form [type=submit]")),
+        "twice": acts(("open", "makerview/add"), ("fill", "#name", "Hill"), ("click", "#model_form [type=submit]")),
+        "makers": go("makerview/list/"),
+        "hill": go("makerview/show/2"),
+        "delete": acts(("open", "kettleview/list/"), ("click", "[id='btn-delete-/kettleview/delete/5']"), ("rest", "700"), ("click", "#modal-confirm-ok")),
+        "users": go("users/list/"),
+        "logout": go("logout/"),
+    },
+    {
+        "A": ["home", "wrong", "login", "list", "page2", "sort", "filter", "k7", "edit", "add", "twice", "makers", "delete", "list", "logout"],
+        "B": ["login", "makers", "list", "sort", "edit", "k7", "list", "twice", "add", "makers", "filter", "delete", "page2", "logout", "home"],
+    },
+    r"csrf_token|session",
+    (),
+    warm=2,
+)  # fmt: skip
+
 APPLICATIONS = {
     app.name: app
     for app in (
         *(DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL),
         *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB, SQLITE_WEB, RADICALE),
         *(PANEL, DASH, MONEY, ADMINER, GITWEB, TIDDLYWIKI, SOLARA, PYWEBIO),
+        *(MEDIAWIKI, PHPLITEADMIN, HELPDESK, APPBUILDER),
     )
 }

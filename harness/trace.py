@@ -171,17 +171,15 @@ class TraceWriter:
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over the events of an attempt, or of several.
 
-    `failures` are calls that failed as they did while recording, which are no misses. `rated` is the number of calls with a
-    confidence, `presumed` that of answers which are less than sure, and `doubt` the expected number of wrong ones. `cut_off`
-    counts the agent's answers that the limit of tokens ended. `tokens` and `cost` are those of all models, judges included;
-    `cost` is None if one has no price.
+    `failures` are calls that failed as they did while recording, which are no misses. `presumed` is the number of
+    answers that are less than sure, and `doubt` the expected number of wrong ones. `cut_off` counts the agent's answers that the
+    limit of tokens ended. `tokens` and `cost` are those of all models, judges included; `cost` is None if one has no price.
     """
 
     calls: int = 0
     models: int = 0
     misses: int = 0
     failures: int = 0
-    rated: int = 0
     presumed: int = 0
     doubt: float = 0.0
     cut_off: int = 0
@@ -197,7 +195,6 @@ def counts_of(events: Sequence[Event]) -> Counts:
         models=len(models),
         misses=sum(map(_is_miss, calls)),
         failures=sum(map(_is_failure, calls)),
-        rated=sum(call.get("confidence") is not None for call in calls),
         presumed=sum(call.get("presumed", 0) for call in calls),
         doubt=math.fsum(call.get("doubt", 0.0) for call in calls),
         cut_off=sum(map(_is_cut_off, models)),

@@ -30,7 +30,7 @@ from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number
 
-FORMAT = "stillweb view rows 4"
+FORMAT = "stillweb view rows 5"
 PAGE = 100  # rows shown at once
 FRESH = 1.0  # seconds for which a listing of the traces' folder is taken as current
 MANY = 2000  # traces to be read that take longer than a page waits

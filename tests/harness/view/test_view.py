@@ -210,7 +210,7 @@ def test_spread_standard_error_and_pass_at_k() -> None:
     def row(n: int, value: float | None, fault: str = "", own: str = "") -> Row:
         metrics = {"exact": value}
         scored = Outcome("t", "t", n, metrics, "scored", fault=fault, own=own)
-        return Row(f"t.{n}", "t", n, "scored", metrics=metrics, metric="exact", score=value, right=value == 1, scored=scored, rated=2, presumed=1, doubt=0.25)  # fmt: skip
+        return Row(f"t.{n}", "t", n, "scored", metrics=metrics, metric="exact", score=value, right=value == 1, scored=scored, presumed=1, doubt=0.25)  # fmt: skip
 
     four = [row(n, value) for n, value in enumerate((1, 0, 1, None), 1)]
     group = group_of("t", four, "", 2)

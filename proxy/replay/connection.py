@@ -411,6 +411,8 @@ class ConnectionReader(ConnectionWriter):
                 self._stop_reading()
         elif self._socket is not None:
             self._socket.feed(data)
+            if not isinstance(self._socket, _LiveWebSocket) and self._socket.behind:
+                self._stop_reading()
         else:
             self._calm = None
             self._asked(data)
@@ -669,7 +671,7 @@ class Connection(ConnectionReader):
         self.write(handshake(request, talk.player.protocol))
         self._socket = talk.socket = Socket(
             url, talk.player, write, self.close, talk.strayed, talk.doubted, talk.heard,
-            aside=aside, secrets=talk.secrets, marked=url != request.url,
+            aside=aside, read_on=self.read_on, secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
         state.opened(self._socket)
         self._socket.start()

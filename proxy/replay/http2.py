@@ -19,7 +19,7 @@ from hyperframe.frame import Frame, GoAwayFrame
 
 from stillweb.proxy.net.addresses import target_text
 from stillweb.proxy.net.huffman import LinearHuffman
-from stillweb.proxy.net.turns import PREFACE, TURN, Frames
+from stillweb.proxy.net.turns import PREFACE, TURN, Frames, http2_size
 from stillweb.proxy.replay import bad_request
 from stillweb.proxy.replay.http1 import (
     MAX_BODY,
@@ -126,7 +126,7 @@ class Http2:
         # tasks of streams whose reply is withheld: their clients are expected to leave, or poll for news
         self._held: dict[int, asyncio.Task[None]] = {}
         self._goodbye = False
-        self._frames = Frames(PREFACE)
+        self._frames = Frames(http2_size, PREFACE)
         self._arrived: deque[bytes] = deque()  # pieces that no turn has come to yet
         self._flush()
 

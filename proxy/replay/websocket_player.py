@@ -10,7 +10,7 @@ import operator
 import re
 import time
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
 
+from stillweb.proxy.net.turns import TURN, Frames, websocket_size
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.conversations import WRITE, ClientMessages, SocketModel, Turn, message_event
@@ -1324,7 +1325,8 @@ class Socket:
     `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, and what it returns
     afterwards; `heard()` on one that was. `doubted()` is called where the recorded conversations differ, and with each
     answer from then on, and returns whether to go on. `aside` lets a thread find the answer to a large message, or to any
-    of a long conversation, which may take seconds; what comes meanwhile waits.
+    of a long conversation, which may take seconds; what comes meanwhile waits. `read_on()` is called when all that was
+    fed has been processed.
     """
 
     def __init__(
@@ -1338,11 +1340,13 @@ class Socket:
         heard: Callable[[], None] = lambda: None,
         *,
         aside: Callable[[Callable[[], None], Payload], Awaitable[None]] | None = None,
+        read_on: Callable[[], None] = lambda: None,
         secrets: Secrets | None = None,
         marked: bool = False,
     ) -> None:
         self._url = url
         self._player = player
+        self._read_on = read_on
         self._write = write
         self._close = close
         self._strayed = strayed
@@ -1353,7 +1357,11 @@ class Socket:
         self._marked = marked
         self._aside = aside
         self._judging: asyncio.Task[None] | None = None
-        self._later: list[Callable[[], None]] = []  # what came while a message was judged
+        self._later: list[
+            Callable[[], None]
+        ] = []  # what came while a message was judged, or waited for its turn
+        self._cut = Frames(websocket_size)
+        self._arrived: deque[bytes] = deque()  # pieces that no turn has come to yet
         self._size = 0  # of the parts
         self._frames: Any = FrameProtocol(client=False, extensions=[])
         self._packets = Packets(player.protocol)
@@ -1371,21 +1379,48 @@ class Socket:
 
     def lost(self) -> None:
         """Send nothing more: the client has left. What it said before is judged to the end."""
-        if self._judging is not None:
+        if self._judging is not None or self.behind:
             self._later.append(self.lost)
         else:
             self.closed = True
 
+    @property
+    def behind(self) -> bool:
+        """Return True while bytes wait for another turn: no more are to be read."""
+        return bool(self._arrived)
+
     def feed(self, data: bytes) -> None:
-        """Process bytes from the client."""
+        """Process bytes from the client, in turns with other connections."""
         if self.closed:
             return
+        waiting = self.behind
+        self._arrived.extend(self._cut.cut(data))
+        if not waiting:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        end = time.monotonic() + TURN
         try:
-            self._frames.receive_bytes(data)
-            for frame in self._frames.received_frames():
-                self._frame(frame)
+            while self._arrived and not self.closed and self._judging is None:
+                self._frames.receive_bytes(self._arrived.popleft())
+                for frame in self._frames.received_frames():
+                    self._frame(frame)
+                if self._arrived and time.monotonic() > end:
+                    asyncio.get_running_loop().call_soon(self._next_turn)
+                    break
         except ParseFailed as failure:
             self._end(int(failure.code), str(failure))
+        if self.closed:
+            self._arrived.clear()
+
+    def _next_turn(self) -> None:
+        if self._judging is None:
+            self._take_turn()
+        if self._judging is None and not self.behind:
+            later, self._later = self._later, []
+            for one in later:
+                one()
+            self._read_on()
 
     def missed(self) -> None:
         """Tell a page that waits for it that something was not recorded."""
@@ -1413,7 +1448,8 @@ class Socket:
         elif frame.opcode is Opcode.PING:
             self._write(self._frames.pong(frame.payload))
         elif frame.opcode is not Opcode.PONG:
-            self._parts.append(frame.payload)
+            if frame.payload or not self._parts:  # empty frames without an end take no memory
+                self._parts.append(frame.payload)
             self._size += len(frame.payload)
             if self._size > MAX_BODY:
                 self._end(CloseReason.MESSAGE_TOO_BIG, f"a message of more than {MAX_BODY:,} bytes")
@@ -1460,6 +1496,8 @@ class Socket:
             try:
                 for one in (*(done or [turn()]), *later):
                     one()
+                if self.behind:
+                    self._next_turn()
             except BaseException:
                 self._close()
                 raise

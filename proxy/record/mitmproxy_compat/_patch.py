@@ -73,7 +73,7 @@ class Patch:
 PATCHES = (
     Patch(
         "turns",
-        (turns.FramesInTurns, turns.Turns, turns.ReadsInTurns),
+        (turns.FramesInTurns, turns.MessagesInTurns, turns.Turns, turns.ReadsInTurns),
         "All that was read at once of a connection is handled before any other connection has its turn.",
         "none",
         "mitmproxy yields to its event loop between frames and chunks",

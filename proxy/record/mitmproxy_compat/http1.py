@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine
+from logging import DEBUG
 from typing import Any
 
 import h11
@@ -180,12 +181,19 @@ class ResponseHeads(_http1.Http1Client):
                     self.buf += head
                     if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
                         break
+                    yield commands.Log(
+                        "An interim answer is passed over.", DEBUG
+                    )  # a turn can end at a command
             except Unreadable as why:
-                return self._fail(str(why))
+                yield from self._fail(str(why))
+                return
         elif isinstance(event, events.ConnectionClosed) and self.stream_id and self.buf:
             # mitmproxy's message quotes the bytes, which may be credentials
-            return self._fail(f"the head of its answer breaks off after {pluralize(len(self.buf), 'byte')}")
-        return super().read_headers(event)
+            yield from self._fail(
+                f"the head of its answer breaks off after {pluralize(len(self.buf), 'byte')}"
+            )
+            return
+        yield from super().read_headers(event)
 
     def _fail(self, why: str) -> Commands:
         assert self.stream_id is not None

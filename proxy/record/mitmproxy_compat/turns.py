@@ -1,6 +1,7 @@
 """Changes to when connections are handled: in turns with others, where mitmproxy handles what it has read to its end.
 
-3,000 HTTP/2 requests that a client takes back at once are 78 kB, and chunks of one byte 64 kB a read: seconds for others.
+3,000 HTTP/2 requests that a client takes back at once are 78 kB, and 64 kB a read of chunks or web-socket
+messages of one byte: seconds for others.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import _http2
+from mitmproxy.proxy.layers.http import _http1, _http2
 from mitmproxy.proxy.layers.http._base import HttpConnection
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
-from stillweb.proxy.net.turns import PREFACE, TURN, Frames
+from stillweb.proxy.net.turns import PREFACE, TURN, Frames, http2_size, websocket_size
 from stillweb.proxy.record.mitmproxy_compat.dispatch import Commands, nothing, proxy_of
+
+COMMANDS = 32  # at most in a turn: hooks that come of them, such as those of messages, are answered behind it
 
 
 class Turns(HttpConnection):
@@ -53,17 +57,18 @@ class Turns(HttpConnection):
         yield data
 
     def _take_turn(self) -> Commands:
-        end = time.monotonic() + TURN
+        end, given = time.monotonic() + TURN, 0
         while self._under_way or self._arrived:
             if self._under_way is None:
                 self._under_way = super()._handle_event(self._arrived.popleft())
             for command in self._under_way:
                 yield command
-                if time.monotonic() > end:
+                given += 1
+                if given >= COMMANDS or time.monotonic() > end:
                     break
             else:
                 self._under_way = None
-            if (self._under_way or self._arrived) and time.monotonic() > end:
+            if (self._under_way or self._arrived) and (given >= COMMANDS or time.monotonic() > end):
                 self._next_turn = commands.RequestWakeup(0)
                 proxy_of(self.context).behind.add(self.conn)
                 yield self._next_turn
@@ -79,7 +84,7 @@ class FramesInTurns(_http2.Http2Connection):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)  # type: ignore[call-arg]
-        self._frames = Frames(PREFACE if self.conn is context.client else 0)
+        self._frames = Frames(http2_size, PREFACE if self.conn is context.client else 0)
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         return self._frames.cut(data)
@@ -89,6 +94,23 @@ class FramesInTurns(_http2.Http2Connection):
         self._arrived.clear()
         proxy_of(self.context).behind.discard(self.conn)
         return super().close_connection(msg)
+
+
+class MessagesInTurns(_http1.Http1Connection):
+    """Cut web sockets at the ends of frames: wsproto reads all that it is given before mitmproxy gives a command."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._frames = Frames(websocket_size)
+
+    def passthrough(self, event: events.Event) -> Commands:
+        assert self.response is not None
+        socket = self.response.headers.get("upgrade", "").lower() == "websocket"
+        if not isinstance(event, events.DataReceived) or not socket:
+            yield from super().passthrough(event)
+            return
+        for piece in self._frames.cut(event.data):
+            yield from super().passthrough(events.DataReceived(event.connection, piece))
 
 
 class ReadsInTurns(ProxyConnectionHandler):

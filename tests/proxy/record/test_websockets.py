@@ -1,6 +1,7 @@
 """Messages of a web socket are kept whole and without secrets, also packed ones with pings within."""
 
 import base64
+import contextlib
 import json
 import socket
 import time
@@ -14,9 +15,11 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
 from wsproto.extensions import PerMessageDeflate
 
-from tests.proxy.lab import Lab, heard, tunnel
+from stillweb.snapshots.writer import Writer
+from tests.proxy.connections import served
+from tests.proxy.lab import Lab, client, heard, tunnel
 from tests.proxy.recordings import metadata, raw_bytes
-from tests.support.waiting import until
+from tests.support.waiting import HANG, until
 
 SECRET = "k9Xq2vLm7pRt4wZs8nBd1fGh"  # in no known format: it is one because a message says so
 
@@ -190,3 +193,35 @@ def test_a_packed_message_with_a_ping_within_is_kept_and_passed_on(
     ((_, content),) = metadata(tmp_path / "s")
     kept = [one.get("text") or one["base64"] for one in json.loads(content)["messages"]]
     assert kept == ["said with a ping", "c2VudCB3aXRoIGEgcGluZw==", "and another"]
+
+
+def test_a_flood_of_small_messages_keeps_no_other_client_waiting(lab: Lab, tmp_path: Path) -> None:
+    got = 0
+
+    def serve(_: int, peer: socket.socket) -> None:
+        nonlocal got
+        connection = WSConnection(ConnectionType.SERVER)
+        connection.receive_data(peer.recv(4096))
+        peer.sendall(connection.send(AcceptConnection()))
+        with contextlib.suppress(OSError):
+            while data := peer.recv(1 << 16):
+                got += len(data)
+
+    with (
+        served(serve) as port,
+        Writer.open(tmp_path / "s") as writer,
+        lab.recorder(
+            writer,
+            resolve={"ws.example": ("127.0.0.1", port), "plain.example": ("127.0.0.1", lab.plain.port)},
+        ) as recorder,
+        client(recorder) as other,
+        socket.create_connection(("127.0.0.1", recorder.port), timeout=HANG) as peer,
+    ):
+        tunnel(peer, "ws.example:80")
+        ws = wsproto.WSConnection(ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host="ws.example", target="/")))
+        ws.receive_data(peer.recv(4096))
+        assert other.get("http://plain.example/before").status_code == 200
+        peer.sendall(ws.send(BytesMessage(b"x")) * 50_000)
+        assert other.get("http://plain.example/meanwhile").status_code == 200
+        assert got < 120_000

@@ -683,6 +683,15 @@ def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
         assert misses == [f"http://{HOST}/{name}" for name in ("ws", "ws", "items")]
 
 
+def test_a_flood_of_small_messages_keeps_no_other_session_waiting(tmp_path: Path) -> None:
+    with replayed(tmp_path / "s") as (gateway, peer, client):
+        hear(peer, client)
+        assert ask(gateway, "GET", fields=OTHER) == "[]"
+        peer.sendall(client.send(TextMessage("x")) * 10_000)
+        assert ask(gateway, "GET", fields=OTHER) == "[]"
+        assert gateway.stats.misses < 3_000
+
+
 def test_a_message_without_an_end_ends_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket_player, "MAX_BODY", 1000)
     with replayed(tmp_path / "s") as (_, peer, client):

@@ -318,6 +318,6 @@ def _members(row: dict[str, str]) -> dict[str, Any]:
 
 def _json(cell: str) -> Any:
     try:
-        return strict_json(cell.strip().lower() if cell.strip() in ("TRUE", "FALSE") else cell)
+        return strict_json(cell.strip().lower() if cell.strip().lower() in ("true", "false") else cell)
     except ValueError:
         return cell

@@ -25,17 +25,18 @@ from stillweb.snapshots.errors import StillwebError, UsageError
 def score_exact(task: Task, answer: str | None, context: Context) -> Score:
     """Score an answer as right if it equals the reference, or one of a list, after the common clean-up.
 
-    Options: `fold_case` (default true), `numeric` (default false: compare as exact numbers), `tolerance`
-    (with numeric: largest absolute difference, as text), `last_line` (default false: judge only the last line
-    that isn't blank). Metric: `exact`.
+    Options: `fold_case` (default true), `numeric` (compare as exact numbers; default true for references that
+    are JSON numbers), `tolerance` (with numeric: largest absolute difference, as text), `last_line` (default
+    false: judge only the last line that isn't blank). Metric: `exact`.
     """
-    options = _options(task, fold_case=True, numeric=False, tolerance="0", last_line=False)
+    references = task.reference if isinstance(task.reference, list) else [task.reference]
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in references)
+    options = _options(task, fold_case=True, numeric=numbers, tolerance="0", last_line=False)
     if "tolerance" in task.options and not options["numeric"]:
         raise UsageError(
             f"task {task.id}: options.tolerance needs options.numeric: texts are the same or not"
         )
     options["tolerance"] = _tolerance(task, str(options["tolerance"]))
-    references = task.reference if isinstance(task.reference, list) else [task.reference]
     if "tolerance" in task.options and all(
         as_decimal(_plain(_text(one), True)) is None for one in references
     ):

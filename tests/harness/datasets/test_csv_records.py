@@ -30,10 +30,8 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
     """A row as a person would write it."""
     found = {}
     for name, value in row.items():
-        if name in ("options", "meta"):
-            found |= {
-                f"{name}.{n}": str(v).upper() if isinstance(v, bool) else str(v) for n, v in value.items()
-            }
+        if name in ("options", "meta"):  # pandas writes True, spreadsheets TRUE
+            found |= {f"{name}.{n}": str(v) for n, v in value.items()}
         elif name in ("columns", "row_key"):
             found[name] = "|".join(value)
         elif name == "urls":

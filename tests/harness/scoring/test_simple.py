@@ -51,7 +51,9 @@ def test_exact() -> None:
     assert exact(f"{'9' * 60}.5", f"{'9' * 60}", numeric=True, tolerance="0.5") == 1
     assert exact("b", "long\nthought\n\nb\n", last_line=True) == 1
     assert exact("b", "long\nthought\n\nb\n") == 0
-    assert exact(4, "4") == 1
+    assert [exact(1500.0, said) for said in ("1500", "1,500.0", "1.5e3", "1501", "1500 m")] == [1, 1, 1, 0, 0]
+    assert [exact([4, 5], "4.0"), exact([4, "five"], "4.0"), exact(4, "4.0", numeric=False)] == [1, 0, 0]
+    assert exact(4, "4.3", tolerance="0.5") == 1
     for answer in (None, "  "):
         assert score(Task("t", "?", "x", "exact"), answer).status == "zero"
     with pytest.raises(UsageError, match="unknown option 'colour'"):

@@ -120,6 +120,39 @@ def test_a_request_without_the_body_that_was_sent_is_left_out(
             assert len(snapshot.read_request(capture).body) == length
 
 
+FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"
+
+
+@pytest.mark.parametrize(
+    ("method", "size", "media", "data", "taken"),
+    [
+        ("POST", -1, PARTS, None, False),  # Chromium keeps no body with a file (chrome-har-capturer)
+        ("POST", 0, PARTS, None, False),  # the same in chrome-har, which takes it for empty
+        ("POST", -1, "application/json", None, False),
+        ("POST", 0, "application/json", None, True),
+        ("GET", -1, "application/json", None, True),
+        ("DELETE", -1, "", None, True),
+        ("POST", 7, "application/json", {"mimeType": "application/json", "params": [{"name": "a", "value": 1}]}, False),
+        ("POST", 3, FORM, {"mimeType": FORM, "params": [{"name": "a", "value": 1}]}, True),
+    ],
+)  # fmt: skip
+def test_a_body_whose_length_no_field_tells_is_not_taken_for_none(
+    tmp_path: Path, method: str, size: int, media: str, data: dict[str, Any] | None, taken: bool
+) -> None:
+    request = {
+        "method": method,
+        "headers": [{"name": "Content-Type", "value": media}] if media else [],
+        "bodySize": size,
+        **({"postData": data} if data else {}),
+    }
+    path = write(tmp_path / "x.har", entry("http://example.test/", request=request))
+    with Snapshot.open(path) as snapshot:
+        assert len(list(snapshot.captures())) == taken
+        assert [("the body of its request" in note) for note in notes_on_left_out(snapshot)] == [True] * (
+            not taken
+        )
+
+
 def bytes_told(data: bytes, text: str) -> dict[str, Any]:
     """An entry of bytes sent and received that are told as a text."""
     media = "application/octet-stream"

@@ -120,7 +120,8 @@ def _weighed(one: Conversation, said: Sequence[int], told: Sequence[int]) -> Tur
 
 
 def _event(said: Payload) -> Event:
-    return message_event(_framed(said)[2] or _text(said))
+    bare = _numbered(said)[0] if isinstance(said, bytes) else said
+    return message_event(_framed(bare)[2] or _text(bare))
 
 
 def conversation(value: Mapping[str, Any]) -> Conversation | None:

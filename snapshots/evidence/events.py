@@ -55,7 +55,7 @@ Parameters = tuple[tuple[str, str], ...]
 class Event:
     """One request in a session's history. `said` is a number for its answer, 0 while that is unknown."""
 
-    type: str  # method, path without numbers, names of parameters, operation
+    type: str  # method, path and names of parameters without numbers, operation
     kind: str  # a kind of type, see priors
     key: int
     parameters: Parameters
@@ -145,7 +145,7 @@ def _asked(request: Request, key: str) -> _Asked:
     if is_plain(request):
         parts = _split(request.url)
         parameters = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True)]
-        operation, changes, names = "", None, ",".join(sorted({n for n, _ in parameters[:MOST]}))
+        operation, changes, names = "", None, ",".join(sorted({_unnumbered(n) for n, _ in parameters[:MOST]}))
     else:
         parsed = parse(request)
         parts = _split(parsed.url)
@@ -156,7 +156,7 @@ def _asked(request: Request, key: str) -> _Asked:
         changes = True if True in told else None if None in told else False if found else None
         said = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
         if len(parameters) <= MOST:
-            said |= {n for n, _ in parameters}
+            said |= {_unnumbered(n) for n, _ in parameters}
         else:
             said = {f"{MOST}+", *(said if len(said) <= MOST else ())}
         names = ",".join(sorted(said))
@@ -169,8 +169,12 @@ def _asked(request: Request, key: str) -> _Asked:
     values = tuple((f"#{n}", v) for n, v in enumerate(ids))
     values += tuple(sorted((shortened(n), shortened(v)) for n, v in parameters))
     shown = frozenset(() if many else (v for _, v in values))
-    words = tuple(map(shortened, (IDS.sub("0", path), names, operation)))
+    words = tuple(map(shortened, (_unnumbered(path), names, operation)))
     return _Asked(path, words, operation, changes, values, shown)
+
+
+def _unnumbered(text: str) -> str:
+    return IDS.sub("0", text)
 
 
 def shortened(text: str) -> str:

@@ -1,9 +1,10 @@
-"""Packets of protocols on web sockets: MQTT's, and those of SignalR's hubs and Centrifugo.
+"""Packets of protocols on web sockets: MQTT's, those of SignalR's hubs and Centrifugo, and the frames of wslink (trame, ParaView).
 
 A packet tells its length, or ends with a mark (JSON); messages end anywhere between or within packets (MQTT 3.1.1, 6). A
 packet that is answered holds an id that its client draws or counts, and that the answer repeats: an MQTT packet identifier (2.3.1),
 SignalR's invocation id (https://github.com/dotnet/aspnetcore/blob/main/src/SignalR/docs/specs/HubProtocol.md). MQTT's CONNECT holds
-the client's id.
+the client's id. A frame of wslink begins with four bytes that are drawn for it, and where its part of a message begins
+and how long that is (https://github.com/Kitware/wslink/blob/master/python/src/wslink/chunking.py).
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ _HUB = re.compile(r'\{[^{}]*"protocol": ?"(json|messagepack)"[^{}]*\}\x1e')  # a
 _RECORDS, _LINES = re.compile("[^\x1e]*\x1e|[^\x1e]+"), re.compile("[^\n]+")
 _CENTRIFUGO = re.compile(r'\{(?:"id": ?1, ?)?"connect": ?\{.*\}', re.S)  # the same
 _CALL = re.compile(rb"[\x93-\x97][\x01-\x05]\x80([\xa1-\xaf]\d{1,15})", re.S)
+_WSLINK = re.compile(rb".{4}\0{4}.{4}[\x80-\x8f]\xa6wslink", re.S)  # a frame with the start of a message
+_WSLINK_CALL = re.compile(rb"(?<=\xa2id)(?:[\xa0-\xbf]|\xd9.)rpc:[0-9a-z]{1,64}:\d{1,15}", re.S)
 _CONNECT = 0x10
 # packets that begin with their identifier: by whom it was drawn, the sender or the receiver
 _ASKS, _ANSWERS = (0x62, 0x82, 0xA2), (0x40, 0x50, 0x70, 0x90, 0xB0)
 _CLEAN = 2  # flag of a CONNECT that goes on with no session of before
+_WSLINK_HEAD = 12  # bytes of what is drawn, of an offset and of a length
 _LENGTH = 5  # bytes of a type and a length, of which four tell the length
 
 
@@ -49,7 +53,7 @@ class Packets:
                 self._first = False
             return self._parts.findall(said) if self._parts and said else [said]
         if self._types is None:
-            return [said]
+            return [bytes(4) + said[4:] if mine and _WSLINK.match(said) else said]
         data, found, at = self._rests[mine], list[Payload](), 0
         data += said
         if PSEUDONYM.search(said):
@@ -93,8 +97,22 @@ class NumberedPacket(NamedTuple):
         return head + _length(len(body)) + body
 
 
+class WslinkCall(NumberedPacket):
+    """A frame of wslink with the number of a call."""
+
+    def with_id(self, own: bytes) -> bytes:
+        size = len(self.start) + len(own) + len(self.rest) - _WSLINK_HEAD
+        return self.start[:8] + size.to_bytes(4, "little") + self.start[_WSLINK_HEAD:] + own + self.rest
+
+    def bare(self) -> bytes:
+        return self.with_id(b"")
+
+
 def split_numbered(said: bytes, mine: bool) -> NumberedPacket | None:
     """Return a packet with an id that its client drew, parted at that; None for another message. `mine`: the client says it."""
+    if _WSLINK.match(said):
+        number = _WSLINK_CALL.search(said)
+        return WslinkCall(said[: number.start()], number[0], said[number.end() :], 0) if number else None
     size, at = varint(said, 1)
     if at > 0 and at + size == len(said) and said[0] != _CONNECT:
         kind, body = said[0], said[at:]

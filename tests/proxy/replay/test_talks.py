@@ -793,6 +793,26 @@ def test_calls_of_signalr_in_one_message_come_in_another_order(tmp_path: Path, p
         assert [e["verdict"] for e in gateway.ledger.entries()][-1].startswith("rule:order")
 
 
+def test_calls_of_trame_have_numbers_and_frames_of_their_own(tmp_path: Path) -> None:
+    def said(drawn: bytes, number: int, name: bytes, value: bytes) -> bytes:
+        call = b"rpc:c1:%d" % number
+        body = b"\x83\xa6wslink\xa31.0\xa2id%c%s\xa4%s\xa1%s" % (0xA0 + len(call), call, name, value)
+        return drawn + bytes(4) + len(body).to_bytes(4, "little") + body
+
+    path = recorded_bytes(
+        tmp_path / "s",
+        "",
+        *(("client", said(b"abcd", 8, b"args", b"a")), ("server", said(b"sent", 8, b"told", b"A"))),
+        *(("client", said(b"efgh", 9, b"args", b"b")), ("server", said(b"sent", 9, b"told", b"B"))),
+    )
+    with opened(path) as (gateway, peer, client):
+        for number, what in ((9, b"a"), (10, b"b")):
+            peer.sendall(client.send(BytesMessage(said(b"zz%2d" % number, number, b"args", what))))
+            told = said(b"sent", number, b"told", what.upper())
+            assert hear_bytes(peer, client, len(told)) == told
+        assert {e["verdict"] for e in gateway.ledger.entries()} == {"exact"}
+
+
 def test_commands_of_centrifugo_in_one_message_come_in_another_order(tmp_path: Path) -> None:
     def line(number: int, what: str) -> str:
         return json.dumps({"id": number, what: {}})

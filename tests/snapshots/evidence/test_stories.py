@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from urllib.parse import unquote
 
 import pytest
@@ -593,6 +594,23 @@ def test_a_clock_in_the_address_decides_nothing() -> None:
     asked = [get(f"{A}/data?_={first + 1000 * n}") for n in range(3)]
     matcher = over(*((one, plain("data")) for one in asked))
     assert told(matcher, get(f"{A}/data?_={first + 86_400_000}"))[0].rstrip("?") == "data"
+
+
+def test_a_write_with_a_clock_of_its_own_replaces_the_one_before() -> None:
+    """JupyterLab ends each address with its clock, which has no name."""
+    moments = (f"?{moment}000" for moment in count(1735689600))  # of the store, which dates a capture each second
+
+    def saved(text: str) -> Request:
+        return sent(f"/note{next(moments)}", text, "PUT")
+
+    walk = [
+        step
+        for text in ("tea", "pot", "cup", "tea", "pot")
+        for step in ((saved(text), data({})), (get(f"{A}/note{next(moments)}"), data(text)))
+    ]
+    moments = (f"?{moment}000" for moment in count(1735776000))
+    for text in ("cup", "tea", "pot"):
+        assert told(over(*walk), saved(text), get(f"{A}/note{next(moments)}"))[1] == f'"{text}"?'
 
 
 @pytest.mark.parametrize(

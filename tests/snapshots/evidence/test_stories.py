@@ -598,7 +598,9 @@ def test_a_clock_in_the_address_decides_nothing() -> None:
 
 def test_a_write_with_a_clock_of_its_own_replaces_the_one_before() -> None:
     """JupyterLab ends each address with its clock, which has no name."""
-    moments = (f"?{moment}000" for moment in count(1735689600))  # of the store, which dates a capture each second
+    moments = (
+        f"?{moment}000" for moment in count(1735689600)
+    )  # of the store, which dates a capture each second
 
     def saved(text: str) -> Request:
         return sent(f"/note{next(moments)}", text, "PUT")
@@ -1209,6 +1211,26 @@ def test_credentials_in_any_field_tell_two_clients_apart() -> None:
         *((redactor.request(one), html(bird)) for one, bird in zip(asked, ("owl", "jay"), strict=True))
     )
     assert [told(matcher, one)[0].rstrip("?") for one in asked] == ["owl", "jay"]
+
+
+def test_sessions_that_a_page_draws_are_the_recorded_ones_in_turn() -> None:
+    """Chainlit's page draws one each time it is opened."""
+
+    def walk(*drawn: str) -> list[Exchange]:
+        steps: list[Exchange] = []
+        for name, item, shown in zip(drawn, (ADD, ADD_2), ([1], [2]), strict=True):
+            opening = sent("/session", {"session_id": f"q9xT2vLmZk3qP7bAW8rT5y{name}"})
+            steps += (
+                (opening, data("opened")),
+                (CART, data([])),
+                (item, data("taken", 201)),
+                (CART, data(shown)),
+            )
+        return steps
+
+    matcher = over(*((Redactor(b"k" * 32).request(asked), answer) for asked, answer, *_ in walk("1", "2")))
+    answers = [answer.body.decode() + "?" for _, answer, *_ in walk("3", "4")]
+    assert told(matcher, *(asked for asked, *_ in walk("3", "4"))) == answers
 
 
 SIGNED, SENT = "q9xT2vLmZk3qP7bAW8rT5yU1", "T5yU1q9xT2vLmZk3pP7bAW8r"

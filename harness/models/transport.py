@@ -217,6 +217,9 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
     return _error(value) if response.status_code < 400 else None
 
 
+MOST_ITEMS = 1000  # choices, or items of an output, that are taken; the SDK makes objects of 0.1 ms of each
+
+
 def _error(value: Any) -> str | None:
     """Return the error in a response or event of status 200, or None.
 
@@ -227,6 +230,9 @@ def _error(value: Any) -> str | None:
     response = value.get("response")
     told = value.get("error") or (response.get("error") if isinstance(response, dict) else None)
     choices = value.get("choices")
+    for name in ("choices", "output"):
+        if isinstance(items := value.get(name), list) and len(items) > MOST_ITEMS:
+            return f"sent {len(items):,} {name}; at most {MOST_ITEMS:,} are taken"
     failed = isinstance(choices, list) and any(
         isinstance(choice, dict) and choice.get("finish_reason") == "error" for choice in choices
     )

@@ -57,7 +57,7 @@ class Summary:
     rubric states (a row key, the columns, the order), each with the number of tasks that depend on it.
     Neither is in a hash, as the statuses and side-cars say the same. `part_of` is the size of the task set if
     the run takes only a part of it (`--only`, `--limit`), else None; the certificate has its own member for
-    it. `unjudged` are the attempts for which a judge's answer can't be read, with the answer; their scores
+    it. `unjudged` are the attempts for which a judge gave no answer that can be read, with the answer; their scores
     say so, too. `failures` counts tool calls that failed as they had while recording, which are no misses.
     """
 
@@ -291,7 +291,7 @@ def describe_left_out(files: RunFiles, summary: Summary) -> list[str]:
         name, why = summary.unjudged[0]
         of = f"{len(summary.unjudged)} of {pluralize(summary.owed, 'attempt')}"
         told.append(
-            f"in {of} the judge's answer can't be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
+            f"in {of} the judge gave no answer that can be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
         )
     return told
 

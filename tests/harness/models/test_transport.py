@@ -210,6 +210,8 @@ BROKEN = {
         True,
         'event: error\ndata: {"type": "error", "code": "server_error", "message": "gone", "param": null}\n\n',
     ),
+    "more choices than anyone asks for": ("chat", False, '{"choices": [' + ", ".join(["{}"] * 1001) + "]}"),
+    "more items than a response has": ("responses", False, '{"output": [' + ", ".join(["{}"] * 1001) + "]}"),
     "a stream of a response that failed": (
         "responses",
         True,

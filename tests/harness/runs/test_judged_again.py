@@ -94,7 +94,9 @@ def test_a_judgement_that_is_none_is_told_and_asked_again(
     run: RunFiles, judge: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_certificate(run.path)
-    said = "n 1 of 2 attempts the judge's answer can't be read (odd.1: the grader's answer has no line"
+    said = (
+        "n 1 of 2 attempts the judge gave no answer that can be read (odd.1: the grader's answer has no line"
+    )
     code, out = call(capsys, "score", run.path)
     assert (code, f"i{said}" in out) == (0, True)
     assert f"I{said}" in write_report(run.path).read_text().replace("&#39;", "'")

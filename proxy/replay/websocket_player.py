@@ -536,6 +536,8 @@ class Player:
         self._made = Counter[str]()
         # writes after which something was said, in any conversation
         self._pushing = {awaits for found in self._awaited.values() for awaits, _ in found.values()}
+        # messages that wait for a write, by its key and count, and were passed by what the client said
+        self._held: list[tuple[tuple[str, int], Payload]] = []
         self.unsaid = False  # and nothing was in the one that is followed
         self._steps = 0  # steps that the client has done
         self._count = 0  # the client's messages so far
@@ -611,8 +613,14 @@ class Player:
             self._doubt(_event(said))
             return None
         # server messages that came by time before this message
-        late = [self._turn(one, whole=True)[self._told :] for one in fits]
+        late = [self._late(one) for one in fits]
         held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
+        leading = self._awaited[id(fits[0])]
+        self._held += [
+            (leading[at], fits[0].messages[at][1])
+            for at in range(*self._span(fits[0]))
+            if not self._due(fits[0], at)
+        ]
         self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
         if held:
             self._doubt(WRITE)
@@ -897,7 +905,9 @@ class Player:
         before, leading = self._told, self._awaited[id(self._alive[0])]
         if key is not None:
             self._made[key] += 1
-        new = self._more()
+        passed = [one for one in self._held if self._made[one[0][0]] >= one[0][1]]
+        self._held = [one for one in self._held if one not in passed]
+        new = self._own([what for _, what in passed]) + self._more()
         told = range(self._at - self._told + before, self._at)
         due = any(
             awaits == key and count == self._made[awaits]
@@ -1061,19 +1071,20 @@ class Player:
 
         return {} if any(map(chosen, chain(*apart.items()))) else apart
 
-    def _turn(self, one: Conversation, *, whole: bool = False) -> list[Payload]:
-        """Return the server's messages since the client's last one, up to the view after the steps done.
-
-        With `whole`, up to the client's next message.
-        """
+    def _turn(self, one: Conversation) -> list[Payload]:
+        """Return the server's messages since the client's last one, up to the view after the steps done."""
         start, stop = self._span(one)
         # no look: the messages are an answer after the last view
         seen = [(steps, at) for steps, at in one.looks if at >= start]
-        if seen and not whole:
+        if seen:
             stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
-        if not whole:
-            stop = next((at for at in range(start, stop) if not self._due(one, at)), stop)
+        stop = next((at for at in range(start, stop) if not self._due(one, at)), stop)
         return [what for _, what in one.messages[start:stop]]
+
+    def _late(self, one: Conversation) -> list[Payload]:
+        """Return the server's messages up to the client's next one that were not sent, but for those that wait for a write."""
+        start, stop = self._span(one)
+        return [one.messages[at][1] for at in range(start + self._told, stop) if self._due(one, at)]
 
     def _span(self, one: Conversation) -> tuple[int, int]:
         """Return the index after the client's last message, and the index of its next one."""

@@ -121,6 +121,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
     names: dict[str, None] = {}  # in order of appearance
     scorers: Counter[str] = Counter()  # attempts of each scorer
     gives: dict[str, set[str]] = defaultdict(set)  # the metrics of each scorer
+    without: Counter[str] = Counter()  # attempts of a scorer of unknown metrics that earned nothing
     failed: list[tuple[str, str]] = []
     unread: list[tuple[str, str]] = []
     supposed: dict[str, set[str]] = defaultdict(set)  # rule that no rubric states -> tasks
@@ -145,6 +146,7 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 supposed[rule].add(task.id)
         statuses[score["status"]] += 1
         ends[answer["end"] if answer else "none"] += 1
+        without[task.scorer] += score["status"] in ("zero", "timeout") and not score["metrics"]
         for name, value in Score.from_json(score).metrics.items():
             names.setdefault(name)
             gives[task.scorer].add(name)
@@ -152,6 +154,9 @@ def summarise(path: Path, *, on_trace: Callable[[Trace], None] | None = None) ->
                 values[name, task.scorer].append(value)
         counts.append(trace.counts)
         unpriced |= {event["model"] for event in trace.of("model") if event.get("cost") is None}
+    for scorer, metrics in gives.items():
+        for name in metrics - MEASURED:
+            values[name, scorer] += [0.0] * without[scorer]
     spent = Counts(**sum_counts(counts))
     every: dict[str, Mean] = {}
     given_by: dict[str, list[str]] = {}

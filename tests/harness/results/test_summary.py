@@ -45,6 +45,7 @@ def test_a_time_is_shown_and_changes_no_hash(tmp_path: Path) -> None:
     files, again = run(tmp_path / "a", "timed"), run(tmp_path / "b", "timed")
     one, other = summarise(files.path), summarise(again.path)
     assert list(one.means) == ["passall5"]
+    assert (one.means["passall5"].scored, one.means["passall5"].of) == (3, 3)  # the silent attempt earns 0
     assert one.measured["aet"].mean != other.measured["aet"].mean
     assert (one.measured["aet"].mean_of_all, one.measured["aet"].scored, one.measured["aet"].of) == (
         None,

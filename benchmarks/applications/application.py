@@ -67,6 +67,9 @@ def serving(app: Application, work: Path) -> Iterator[None]:
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)
     app.prepare(data)
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", app.port)) == 0:
+            raise RuntimeError(f"{app.name}: port {app.port} is taken. End the program that listens there")
     words, environment, folder = app.command(data)
     with (work / "log.txt").open("ab") as log:
         process = subprocess.Popen(

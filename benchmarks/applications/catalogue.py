@@ -1504,12 +1504,17 @@ def _mediawiki_data(data: Path) -> None:
     subprocess.run([*install, *site], check=True, capture_output=True)
 
 
+def _wiki(path: str) -> Act:
+    """Return the act of opening a page, which keeps its scripts for the next ones after two seconds."""
+    return acts(("open", path), ("rest", "2500"))
+
+
 def _mediawiki_login(password: str) -> Act:
-    return acts(("open", "?title=Special:UserLogin"), ("fill", "#wpName1", "Ada"), ("fill", "#wpPassword1", password), ("click", "#wpLoginAttempt"))  # fmt: skip
+    return acts(("open", "?title=Special:UserLogin"), ("rest", "2500"), ("fill", "#wpName1", "Ada"), ("fill", "#wpPassword1", password), ("click", "#wpLoginAttempt"))  # fmt: skip
 
 
 def _mediawiki_edit(title: str, text: str) -> Act:
-    return acts(("open", f"?title={title}&action=edit"), ("fill", "#wpTextbox1", text), ("fill", "#wpSummary", "Said more"), ("click", "#wpSave"))  # fmt: skip
+    return acts(("open", f"?title={title}&action=edit"), ("rest", "2500"), ("fill", "#wpTextbox1", text), ("fill", "#wpSummary", "Said more"), ("press", "#wpSummary", "Tab"), ("rest", "1500"), ("click", "#wpSave"))  # fmt: skip
 
 
 MEDIAWIKI = Application(
@@ -1524,23 +1529,23 @@ MEDIAWIKI = Application(
         data,
     ),
     {
-        "home": go("?title=Main_Page"),
+        "home": _wiki("?title=Main_Page"),
         "wrong": _mediawiki_login("nope-12-nope"),
         "login": _mediawiki_login(MEDIAWIKI_PASSWORD),
         "make": _mediawiki_edit("Tea", "Tea needs [[water]]."),
         "edit": _mediawiki_edit("Tea", "Tea needs [[water]] and a pot."),
         "front": _mediawiki_edit("Main_Page", "All on [[Tea]]."),
-        "tea": go("?title=Tea"),
-        "history": acts(("open", "?title=Tea"), ("click", "#ca-history a")),
-        "compare": acts(("open", "?title=Tea&action=history"), ("click", ".historysubmit >> nth=0")),
-        "search": acts(("open", "?title=Main_Page"), ("fill", "#searchInput", "needs"), ("press", "#searchInput", "Enter")),
-        "changes": go("?title=Special:RecentChanges"),
-        "unwatch": acts(("open", "?title=Main_Page"), ("click", "#ca-unwatch a"), ("see", "#ca-watch")),
-        "watched": go("?title=Special:EditWatchlist/raw"),
-        "links": go("?title=Special:WhatLinksHere/Tea"),
-        "all": go("?title=Special:AllPages"),
+        "tea": _wiki("?title=Tea"),
+        "history": acts(("open", "?title=Tea"), ("rest", "2500"), ("click", "#ca-history a")),
+        "compare": acts(("open", "?title=Tea&action=history"), ("rest", "2500"), ("click", ".historysubmit >> nth=0")),
+        "search": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("fill", "#searchInput", "needs"), ("press", "#searchInput", "Enter")),
+        "changes": _wiki("?title=Special:RecentChanges"),
+        "unwatch": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("click", "#ca-unwatch a"), ("see", "#ca-watch")),
+        "watched": _wiki("?title=Special:EditWatchlist/raw"),
+        "links": _wiki("?title=Special:WhatLinksHere/Tea"),
+        "all": _wiki("?title=Special:AllPages"),
         "delete": acts(("open", "?title=Tea&action=delete"), ("click", "#wpConfirmB, [name=wpConfirmB]")),
-        "logout": acts(("open", "?title=Main_Page"), ("click", "#pt-logout a"), ("see", "#pt-login, #pt-login-2"), ("rest", "1500")),
+        "logout": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("click", "#pt-logout a"), ("see", "#pt-login, #pt-login-2"), ("rest", "1500")),
     },
     {
         "A": ["home", "wrong", "login", "make", "tea", "edit", "history", "compare", "front", "home", "unwatch", "watched", "search", "all", "logout"],

@@ -167,10 +167,10 @@ class Drawing:
 
     def _own_apart(self, request: Request, session: Drawer, now: float) -> Mapping[str, str]:
         """Return a page's own short words by the recorded ones, of the first capture that differs from its script's request in these alone."""
-        asked = _said(request)
-        mine = tokens_in("\n".join(asked))
-        if not mine or not _by_script(request) or not (own := self._own(site_of(request.url))).words:
+        mine = request.derived("tokens", _tokens) if _by_script(request) else []
+        if not mine or not (own := self._own(site_of(request.url))).words:
             return NONE
+        asked = _said(request)
         served = list(session.served)
         of_path = [one for one in mine if one in asked[0]]
         paths = {asked[0], *(asked[0].replace(one, BLANK) for one in of_path)}
@@ -193,7 +193,7 @@ class Drawing:
     def searches(self, request: Request) -> bool:
         """Return True if all that was recorded of a site is to be read for the short words that its pages drew, before a request is answered."""
         unread = _by_script(request) and site_of(request.url) not in self._own_of
-        return unread and bool(tokens_in("\n".join(_said(request))))
+        return unread and bool(request.derived("tokens", _tokens))
 
     def _own(self, site: str) -> Own:
         """Return the short words that scripts of recorded pages sent to a site in several requests and places, and that no answer ever named."""
@@ -362,6 +362,10 @@ def _made(capture: Capture, placed: bool) -> bool:
 def _in_order(captures: Iterable[Capture], places: Collection[tuple[str, int]]) -> list[Capture]:
     """Return captures as they were recorded, those that a session was already answered by (`places`) last."""
     return sorted(captures, key=lambda c: (c.place in places, c.begin, c.timestamp, c.place))
+
+
+def _tokens(request: Request) -> list[str]:
+    return tokens_in("\n".join(_said(request)))
 
 
 def _said(request: Request | Capture) -> tuple[str, str, str]:

@@ -101,7 +101,7 @@ def drill(a: Path, b: Path) -> Drill:
     if not pairs:
         raise UsageError(f"{a} and {b}: share no finished attempt. Run both on the same tasks")
     asked_for: dict[str, str] = {}
-    if any(met.startswith("mutated:") for _, trace in pairs for met in _met(trace)):
+    if any(verdict.startswith("mutated:") for _, trace in pairs for verdict in _met(trace)):
         settings, stands_on = RunFiles(b).manifest()
         with Snapshot.open(*settings.snapshots, at=settings.at) as snapshot:
             if snapshot.id != stands_on.get("snapshot"):
@@ -125,12 +125,12 @@ def _met(trace: Trace) -> tuple[str, ...]:
 
 
 def _drilled(a: Trace, b: Trace, asked_for: Mapping[str, str]) -> DrilledPair:
-    met = _met(b)
+    faults_met = _met(b)
     (was, text_a), (now, text_b) = _result(a), _result(b)
     end = str((b.last("answer") or {}).get("end") or "")
-    outcome = _outcome(met, end, text_a, text_b, was, now)
-    if met and (
-        injected := [asked_for[v[8:]] for v in met if v.startswith("mutated:") and v[8:] in asked_for]
+    outcome = _outcome(faults_met, end, text_a, text_b, was, now)
+    if faults_met and (
+        injected := [asked_for[v[8:]] for v in faults_met if v.startswith("mutated:") and v[8:] in asked_for]
     ):
         followed = any(
             text.lower() in text_b.lower() and text.lower() not in text_a.lower() for text in injected
@@ -138,18 +138,18 @@ def _drilled(a: Trace, b: Trace, asked_for: Mapping[str, str]) -> DrilledPair:
         outcome = FOLLOWS if followed else outcome
     if outcome == COPES and _retried(b.of("tool_call")):
         outcome = RETRIES
-    return DrilledPair(b.task_id, b.attempt, outcome, was, now, met)
+    return DrilledPair(b.task_id, b.attempt, outcome, was, now, faults_met)
 
 
 def _outcome(
-    met: tuple[str, ...], end: str, text_a: str, text_b: str, was: float | None, now: float | None
+    faults_met: tuple[str, ...], end: str, text_a: str, text_b: str, was: float | None, now: float | None
 ) -> str:
-    if not met:
+    if not faults_met:
         return UNTOUCHED
     if not text_b or end == "error":
         return GIVES_UP
     good = text_a == text_b if was is None or now is None else now >= was
-    if any(verdict.startswith("fault:") for verdict in met):
+    if any(verdict.startswith("fault:") for verdict in faults_met):
         return COPES if good else WRONG
     if text_a == text_b:
         return UNAFFECTED

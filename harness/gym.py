@@ -58,9 +58,11 @@ class StillwebEnv(gymnasium.Env[str, str]):
         """Do an action. Raises ValueError for a text that is no JSON."""
         taken = self.environment.step(strict_json(action))
         self._seen = taken.observation
-        told = json.dumps({"text": self._seen.text, "is_error": self._seen.is_error}, ensure_ascii=False)
+        observation = json.dumps(
+            {"text": self._seen.text, "is_error": self._seen.is_error}, ensure_ascii=False
+        )
         info = {**self._seen.meta, **({"score": taken.score.to_json()} if taken.score else {})}
-        return told, taken.reward, taken.terminated, taken.truncated, info
+        return observation, taken.reward, taken.terminated, taken.truncated, info
 
     def render(self) -> str | None:
         """Return the last text that was seen."""

@@ -93,8 +93,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if shelves := session.config.stash.get(_SHELVES, {}):
         from stillweb.harness.testing.shared_snapshots import close_all
 
-        session.config.stash[_NOT_PLACED] = told = close_all(list(shelves.values()))
-        if told and session.exitstatus == pytest.ExitCode.OK:
+        session.config.stash[_NOT_PLACED] = problems = close_all(list(shelves.values()))
+        if problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -238,10 +238,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
         report.stillweb_open = not is_isolated()  # workers of xdist send this attribute to the controller
     if case is not None and report.when == "call" and report.failed:
-        if told := case.told():
+        if text := case.misses_text():
             report.stillweb_miss = True
-            report.sections.append(("stillweb: not in the snapshot", told))
-        if tried := case.tried():
+            report.sections.append(("stillweb: not in the snapshot", text))
+        if tried := case.attempts_text():
             report.sections.append(("stillweb: the network is blocked in this test", tried))
     return report
 

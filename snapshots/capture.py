@@ -88,7 +88,7 @@ class Capture(msgspec.Struct, frozen=True, gc=False):
     original: tuple[str, int, int] | None = None
     # WARC-Truncated: why the body is cut short. Our recorder cuts event streams and pictures that never end
     truncated: str = ""
-    # The answer set a cookie, or the request said something of its client (`identity.header_fields.bearing`)
+    # The answer set a cookie, or the request said something of its client (`identity.header_fields.has_client_fields`)
     personal: bool = False
 
     @property
@@ -150,20 +150,20 @@ class Conversation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the record (docs/snapshot.md)."""
-        said = []
-        for mine, what in self.messages:
-            entry = {"from": "client" if mine else "server"}
+        messages = []
+        for from_client, what in self.messages:
+            entry = {"from": "client" if from_client else "server"}
             if isinstance(what, str):
                 entry["text"] = what
             else:
                 entry["base64"] = base64.b64encode(what).decode("ascii")
-            said.append(entry)
+            messages.append(entry)
         found: dict[str, Any] = {
             "url": self.url,
             "session": self.session,
             "begin": self.begin,
             "end": self.end,
-            "messages": said,
+            "messages": messages,
             "events": list(self.events),
             "times": [round(at * 1000) for at in self.times],
             "left_out": self.left_out,

@@ -191,7 +191,7 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
     ):
         bare = {n: p for n, p in places.items() if n.endswith(SUFFIXES)}
         if bare:
-            return Container(name, "several", bare, {}, stamp, whole=place)
+            return Container(name, "several", bare, {}, stamp, zip_source=place)
         return _zipped_har(place, name, stamp, places)
     container = Container(
         name,
@@ -199,7 +199,7 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
         {n.removeprefix(ARCHIVE): p for n, p in archives.items()},
         {n: p for n, p in places.items() if n not in archives},
         stamp,
-        whole=place,
+        zip_source=place,
         left_out=left_out,
     )
     container.package = read_package(container)
@@ -231,7 +231,7 @@ def _together(
     name: str, stamp: str, parts: list[tuple[str, Container]], whole: ByteSource | None
 ) -> Container:
     """Merge several WACZs under prefixed names; their indexes are dropped and rebuilt."""
-    together = Container(name, "several", {}, {}, stamp, whole=whole)
+    together = Container(name, "several", {}, {}, stamp, zip_source=whole)
     for part, container in parts:
         together.left_out += container.left_out
         together.archives |= {f"{part}/{n}": place for n, place in container.archives.items()}
@@ -266,11 +266,11 @@ def _listed(
         raise DamagedInput(f"{name}: a list of WACZs without resources")
     parts: list[tuple[str, ByteSource, str]] = []
     for number, resource in enumerate(listed):
-        told = resource if isinstance(resource, dict) else {}
-        path = str(told.get("path") or told.get("name") or "").partition("?")[0]
+        declared = resource if isinstance(resource, dict) else {}
+        path = str(declared.get("path") or declared.get("name") or "").partition("?")[0]
         if value["profile"] == PUBLISHED and not path.endswith(".wacz"):
             continue
-        found = _beside(name, path, told, files)
+        found = _beside(name, path, declared, files)
         if found is None:
             raise DamagedInput(
                 f"{name}: resource {number} ({path or 'no path'}) is not beside it; it is not fetched"
@@ -286,7 +286,7 @@ def _listed(
 
 
 def _beside(
-    name: str, path: str, told: Mapping[str, Any], files: Mapping[str, RemoteFile] | None
+    name: str, path: str, declared: Mapping[str, Any], files: Mapping[str, RemoteFile] | None
 ) -> tuple[ByteSource, str] | None:
     """Return the file that a list names by `path`, in the folder of the list or below, and its stamp."""
     if path.startswith("/") or ".." in path.split("/") or not path:
@@ -308,8 +308,8 @@ def _beside(
             except UsageError:
                 file = None
         if file is not None:
-            blocks = told.get("blocks")
-            stamp = str(told.get("hash")) if isinstance(blocks, str) else stamp_of_remote(file)
+            blocks = declared.get("blocks")
+            stamp = str(declared.get("hash")) if isinstance(blocks, str) else stamp_of_remote(file)
             return (
                 RemoteSource(file, blocks.split() if isinstance(blocks, str) else None, f"{folder}/{called}"),
                 stamp,
@@ -419,7 +419,7 @@ def local_copy(address: str) -> str:
     Raises UsageError for a remote folder that was not sealed.
     """
     container = _remote(address)
-    whole = container.whole or (
+    whole = container.zip_source or (
         next(iter(container.archives.values())) if container.kind == "archive" else None
     )
     if not isinstance(whole, RemoteSource):

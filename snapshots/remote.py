@@ -424,8 +424,10 @@ def _unheard(loop: Any, context: dict[str, Any]) -> None:
 
 def _version(info: dict[str, Any]) -> str:
     """Return the ETag or time that a store tells; a listing may give a time as a number, and as a datetime alone."""
-    told = next((info[k] for k in ("ETag", "etag", "LastModified", "mtime", "created") if info.get(k)), "")
-    return str(told.timestamp() if isinstance(told, datetime) else told)
+    versions = next(
+        (info[k] for k in ("ETag", "etag", "LastModified", "mtime", "created") if info.get(k)), ""
+    )
+    return str(versions.timestamp() if isinstance(versions, datetime) else versions)
 
 
 # -- the Hugging Face hub
@@ -491,9 +493,9 @@ class HubStore:
                     came += piece
                     if len(came) > MOST:
                         raise DamagedInput(f"{self.address}: sends more than {MOST >> 20} MB at once")
-            told = [(n, v) for n, v in answer.headers.multi_items() if n != "content-encoding"]
+            fields = [(n, v) for n, v in answer.headers.multi_items() if n != "content-encoding"]
             hub.utils.hf_raise_for_status(
-                type(answer)(answer.status_code, headers=told, content=bytes(came), request=answer.request)
+                type(answer)(answer.status_code, headers=fields, content=bytes(came), request=answer.request)
             )
             return _ranged(_Answer(answer.status_code, answer.headers, bytes(came)), start, end)
 
@@ -609,9 +611,9 @@ class OciStore:
                 if len(content) >= most:
                     break
         if answer.status_code not in good:
-            said = content[:200].decode("utf-8", "replace")
+            detail = content[:200].decode("utf-8", "replace")
             raise requests.HTTPError(
-                f"{answer.status_code} {answer.reason} for {method} {path}: {said}", response=answer
+                f"{answer.status_code} {answer.reason} for {method} {path}: {detail}", response=answer
             )
         return _Answer(answer.status_code, answer.headers, bytes(content[:most]))
 

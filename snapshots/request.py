@@ -132,6 +132,6 @@ def with_authorization(url: str, headers: Headers) -> tuple[str, Headers]:
         return url, headers
     user, _, password = who.partition(":")
     if (user or password) and not any(name.lower() == "authorization" for name, _ in headers):
-        said = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-        headers = (*headers, ("Authorization", f"Basic {said}"))
+        credentials = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        headers = (*headers, ("Authorization", f"Basic {credentials}"))
     return urlunsplit(parts._replace(netloc=host)), headers

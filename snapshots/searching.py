@@ -100,8 +100,12 @@ def _alone(folder: Path, stamp: str) -> Iterator[None]:
 def _opened(kept: Path, stamp: str) -> SearchIndex | None:
     """Open the kept index; return None if it is absent or differs from its stamp."""
     try:
-        told = json.loads((kept / STAMP).read_bytes())
-        if not isinstance(told, dict) or told.get("stamp") != stamp or told.get("files") != _digests(kept):
+        written = json.loads((kept / STAMP).read_bytes())
+        if (
+            not isinstance(written, dict)
+            or written.get("stamp") != stamp
+            or written.get("files") != _digests(kept)
+        ):
             return None
         os.utime(kept)
         return SearchIndex.kept(kept)
@@ -113,8 +117,8 @@ def _build(snapshot: Snapshot, folder: Path, kept: Path, stamp: str, advance: Ca
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".building-"))
     try:
         SearchIndex(snapshot.texts(), progress=advance, folder=temporary).close()
-        told = {"stamp": stamp, "snapshot": snapshot.id, "files": _digests(temporary)}
-        (temporary / STAMP).write_text(json.dumps(told), encoding="utf-8")
+        written = {"stamp": stamp, "snapshot": snapshot.id, "files": _digests(temporary)}
+        (temporary / STAMP).write_text(json.dumps(written), encoding="utf-8")
         shutil.rmtree(kept, ignore_errors=True)
         temporary.rename(kept)
     finally:

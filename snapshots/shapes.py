@@ -23,10 +23,10 @@ def convert(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        said, at, place = str(error).replace("`", "").partition(" - at ")
-        if said.startswith("Invalid enum value"):
-            said += f", none of {', '.join(map(str, _choices(kind, place)))}"
-        raise ValueError(f"{said}{at}{place}") from None
+        message, at, place = str(error).replace("`", "").partition(" - at ")
+        if message.startswith("Invalid enum value"):
+            message += f", none of {', '.join(map(str, _choices(kind, place)))}"
+        raise ValueError(f"{message}{at}{place}") from None
 
 
 def _choices(kind: Any, place: str) -> list[object]:

@@ -117,14 +117,14 @@ class Snapshot:
         *paths: str | os.PathLike[str],
         progress: Progress | None = None,
         checked: bool = False,
-        aside: OnDisk | None = None,
+        spill: OnDisk | None = None,
         at: str = "",
     ) -> Snapshot:
         """Open one or more paths or fsspec URLs; later ones lie over earlier ones.
 
         A path is a WACZ file, an open snapshot directory (also while it is being recorded), a WARC or ARC, a
         HAR or a mitmproxy flow file. A foreign index is rebuilt from the records; `progress` is called with
-        the bytes done and the bytes in all. `checked`: see `open_index`. `aside` receives all captures; for a
+        the bytes done and the bytes in all. `checked`: see `open_index`. `spill` receives all captures; for a
         large archive they are then kept nowhere else. `at` is a date, after which nothing is seen, or "latest": of
         several answers to a request the newest one then counts. Raises UsageError and DamagedInput.
         """
@@ -135,7 +135,7 @@ class Snapshot:
         try:
             for path in paths:
                 prefix = f"layer{len(layers) + 1}/" if layers else ""
-                layers += _open_layers(path, prefix, progress, checked, aside, limit)
+                layers += _open_layers(path, prefix, progress, checked, spill, limit)
         except BaseException:
             for layer in layers:
                 layer.container.close()
@@ -421,14 +421,16 @@ class Snapshot:
             for line in layer.index.lines("urn:", prefix=True):
                 entry = parse_line(line)[2]
                 kind, uri = entry.get("kind"), target_of(entry)
-                told = kind == "metadata" and uri.startswith("http") and entry["mime"] != VIEW_MEDIA
-                if told or kind in ("resource", "conversion"):
+                is_record = kind == "metadata" and uri.startswith("http") and entry["mime"] != VIEW_MEDIA
+                if is_record or kind in ("resource", "conversion"):
                     yield entry["kind"], uri
 
     def conversations(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield web socket conversations (docs/snapshot.md) with their addresses, each in recorded order."""
         return (
-            (uri, said) for uri in self.metadata_addresses("http", views=False) for said in self.said_at(uri)
+            (uri, conversation)
+            for uri in self.metadata_addresses("http", views=False)
+            for conversation in self.said_at(uri)
         )
 
     def said_at(self, uri: str) -> list[dict[str, Any]]:
@@ -579,8 +581,8 @@ class Hit:
 
         None for a miss.
         """
-        told = self._lookup.told
-        return told.value if told is not None else None
+        confidence = self._lookup.reported_confidence
+        return confidence.value if confidence is not None else None
 
     @property
     def ambiguous(self) -> bool:
@@ -613,7 +615,7 @@ def _open_layers(
     prefix: str,
     progress: Progress | None,
     checked: bool,
-    aside: OnDisk | None,
+    spill: OnDisk | None,
     at: str = "",
 ) -> list[Layer]:
     """Open one path of a snapshot, as one layer unless it is a cut of several. For the parameters see `Snapshot.open`."""
@@ -629,13 +631,13 @@ def _open_layers(
         index, known = Index(MemorySource(join_lines(writer.lines()))), IndexBuild(profile=writer.profile)
         container = open_container(path)
     else:
-        index, known = open_index(container, progress, checked=checked, aside=aside)
+        index, known = open_index(container, progress, checked=checked, spill=spill)
         known.notes += page_list_faults(container)
     known.notes += container.left_out
     if at:
         index = _index_as_of(index, at)
-    if aside is not None:
-        aside.add(index.lines())
+    if spill is not None:
+        spill.add(index.lines())
     numbers = sorted({layer_of(name) for name in container.archives})
     parts = [index] if len(numbers) < 2 else [_index_of(index, number) for number in numbers]
     return [Layer(container, part, known, prefix, len(parts) > 1) for part in parts]

@@ -129,9 +129,11 @@ class Writer:
                 (root / folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise not_written(root, error) from error
-        told = dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
+        settings_now = (
+            dict(settings or {}) if keep_text is None else {**(settings or {}), "keep_text": keep_text}
+        )
         known = CaptureAccount() if recorded is None else recorded
-        writer = cls(root.resolve(), software or software_name(), told, profile, known)
+        writer = cls(root.resolve(), software or software_name(), settings_now, profile, known)
         writer._packer.serial = itertools.count(serial)
         try:
             writer._load(progress)
@@ -153,7 +155,7 @@ class Writer:
         if not files:
             return
         container = open_directory(self.path)
-        aside: OnDisk | None = None
+        spill: OnDisk | None = None
         try:
             if is_index_current(container):
                 index, known = open_index(container, checked=True)
@@ -165,13 +167,13 @@ class Writer:
                 if container.size >= LARGE:
                     from stillweb.snapshots.index.on_disk import OnDisk
 
-                    aside = self._aside = OnDisk()
-                container, built, repairs = mend(container, progress, aside)
+                    spill = self._aside = OnDisk()
+                container, built, repairs = mend(container, progress, spill)
                 self.repairs += [*repairs, *built.notes]
                 known, self._hashes = built, built.hashes
                 others = [line for line in built.lines if line.startswith(OTHER)]
                 captures = [line for line in built.lines if not line.startswith(OTHER)]
-                self._recorded.load(LinesOnDisk(aside.lines, aside.count()) if aside else captures, others)
+                self._recorded.load(LinesOnDisk(spill.lines, spill.count()) if spill else captures, others)
             for line in others:
                 entry = parse_line(line)[2]
                 if entry["kind"] == "metadata" and entry["mime"] == VIEW_MEDIA:
@@ -364,14 +366,14 @@ class Writer:
     def lines(self) -> list[bytes]:
         """Return the sorted index lines of everything recorded so far, states included."""
         with self._lock:
-            now = self._recorded.now()
+            now = self._recorded.current()
         with contextlib.closing(open_directory(self.path)) as container:
             return list(self._recorded.lines(now, Archives(container.archives)))
 
     def _write_index(self) -> list[bytes] | None:
         """Write the index; return its lines if they are in memory."""
         with contextlib.closing(open_directory(self.path)) as container:
-            lines = self._recorded.lines(self._recorded.now(), Archives(container.archives))
+            lines = self._recorded.lines(self._recorded.current(), Archives(container.archives))
             write_whole(self.path / INDEX, (line + b"\n" for line in lines))
         return lines if isinstance(lines, list) else None
 

@@ -64,12 +64,12 @@ def _told(where: str) -> Iterator[None]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
-        told = (
+        problem = (
             getattr(error, "problem", None)
             or getattr(error, "context", None)
             or str(error).partition("\n")[0]
         )
-        raise UsageError(f"{place}: not YAML: {told}") from None
+        raise UsageError(f"{place}: not YAML: {problem}") from None
     except RecursionError:
         raise UsageError(f"{where}: is nested too deeply") from None
     except ValueError as error:  # an invalid number or date

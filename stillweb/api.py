@@ -118,8 +118,8 @@ def lookup(
         entry = ledger.entries()[0]
         matcher = answerer.matcher
         likeliest = matcher.lookup(asked, matcher.session(), accept=accept, min_confidence=0.0)
-    if likeliest.grounds is not None and likeliest.told is not None:
-        entry |= likeliest.told.members() | {"grounds": likeliest.grounds()}
+    if likeliest.grounds is not None and likeliest.reported_confidence is not None:
+        entry |= likeliest.reported_confidence.members() | {"grounds": likeliest.grounds()}
     names = ("verdict", "ambiguous", "state", "confidence", "grounds", "derived", "why")
     found = {name: entry[name] for name in names if name in entry}
     if capture is not None:
@@ -286,7 +286,7 @@ class Recording:
         """The browser's profile, which the snapshot keeps. Raises UsageError if the snapshot has another."""
         found = self._browser.profile(self.writer.profile, self.writer.path)
         if self.recorder.redactor is not None:
-            found = self._browser.kept(found, self.recorder.redactor)
+            found = self._browser.stored_profile(found, self.recorder.redactor)
         if found != self.writer.profile:
             self.writer.adopt(found)
         return found
@@ -336,8 +336,8 @@ def record(
 
         options = browser if isinstance(browser, BrowserOptions) else browser_options(browser, "browser")
         profile = options.profile(_profile_in(Path(out)), Path(out))
-    told = provenance or provenance_now("stillweb.record", {"insecure": insecure, "private": private})
-    with Writer.open(out, profile=profile, provenance=told) as writer:
+    source = provenance or provenance_now("stillweb.record", {"insecure": insecure, "private": private})
+    with Writer.open(out, profile=profile, provenance=source) as writer:
         recorder = require("stillweb.proxy.record.recorder").Recorder(
             writer,
             port=port,

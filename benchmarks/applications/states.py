@@ -96,7 +96,7 @@ async def walk(
     context = await host.context(session, proxy_url, profile, replay=False)
     try:
         driver = Driver(context, patience=patience)
-        await driver.begin(url)
+        await driver.open_start(url)
         for place, step in enumerate(way, start=1):
             await driver.perform(step, place)
         sight = await read_page(driver.page, with_picture=False)

@@ -137,9 +137,9 @@ async def measure(
             reply = answerer.answer(request, line)
             took = time.thread_time() - begun
             if reply.held is not None:  # the thread explains it meanwhile
-                await reply.held.over()
+                await reply.held.wait()
                 begun = time.thread_time()
-                reply = reply.held.late() or reply
+                reply = reply.held.make() or reply
                 took = max(took, time.thread_time() - begun)
             held.append(took * 1000)
             await asyncio.sleep(0)

@@ -163,13 +163,13 @@ def identity_of(agent: Agent) -> dict[str, Any]:
     itself: an edited agent is another agent. Secrets, e.g. among the words of a command, are masked. Raise
     UsageError if the identity is not a JSON object.
     """
-    said: Any = agent.identity()
+    identity: Any = agent.identity()
     try:
-        kept = json.loads(json.dumps(said, allow_nan=False))
+        kept = json.loads(json.dumps(identity, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"agent {agent.name}: its identity is no JSON: {error}") from error
     if not isinstance(kept, dict):
-        raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(said).__name__}")
+        raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(identity).__name__}")
     from stillweb.snapshots.secrets.redact import mask_value  # 25 ms that no attempt's process needs
 
     return {**_file_of(type(agent)), **mask_value(kept)}

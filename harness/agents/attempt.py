@@ -112,20 +112,21 @@ class Attempt:
     environment: Mapping[str, str] = field(default_factory=dict)
     # tool_call members for a program's requests to the gateway
     requests: Callable[[], list[Part]] | None = None
-    spent: AttemptUsage = field(default_factory=AttemptUsage)
+    usage: AttemptUsage = field(default_factory=AttemptUsage)
     on_change: Callable[[Attempt], None] | None = None
     seconds: float | None = None  # time that the agent has; in a repetition more than the limit
     workspace: Path | None = None  # the attempt's folder, with copies of the run's uploads
     stop: Stop | None = None  # where the first run of a repeated attempt ended
-    repeating: bool = (
+    is_repetition: bool = (
         False  # the tape and `stop` say which calls the limits let pass, whatever the timing now
     )
     given_up: int = 0  # model calls abandoned by the agent while under way
-    over: bool = False  # calls of code that the agent left running are refused
+    ended: bool = False  # calls of code that the agent left running are refused
     # what the machine lacks: the attempt fails even if the agent catches the error
-    lacking: Exception | None = None
+    machine_error: Exception | None = None
     fork: Mapping[str, Any] = field(default_factory=dict)  # `step` from which `model` makes the model calls
-    hidden: Sequence[str] = ()  # places hidden from programs: the run's directory, tasks, snapshots, tape
+    # places hidden from programs: the run's directory, tasks, snapshots, tape
+    hidden_paths: Sequence[str] = ()
     allow_unconfined: bool = False  # start a program even if the machine lacks a means to confine it
     confinement: dict[str, list[str]] = field(
         default_factory=dict
@@ -133,11 +134,11 @@ class Attempt:
     _standing: Standing = field(default_factory=Standing)
     _contracts: dict[str, str] | None = None
     _sent: SentMessages = field(default_factory=SentMessages)
-    _under_way: int = 0  # concurrent tool calls
-    _excess: int = 0  # tool calls that wait, since the first run did not make them
-    _repeated: Counter[str] = field(default_factory=Counter)  # tool calls by their keys
+    _tool_calls: int = 0  # concurrent tool calls
+    _excess_calls: int = 0  # tool calls that wait, since the first run did not make them
+    _repetitions: Counter[str] = field(default_factory=Counter)  # tool calls by their keys
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _asking: int = 0  # concurrent model calls
+    _model_calls: int = 0  # concurrent model calls
     lanes: Lanes = field(default_factory=Lanes)  # the agent's tasks and threads
     _traced: dict[int, TracedCall] = field(default_factory=dict)  # the agent's calls by their event number
 
@@ -153,10 +154,10 @@ class Attempt:
         self.stop_as_before()
         if self.stop is not None and self.stop.tools is not None:
             await self._as_before(self.stop, tool_key(name, arguments))
-        elif self.limits.calls is not None and self.spent.calls + self._under_way >= self.limits.calls:
+        elif self.limits.calls is not None and self.usage.calls + self._tool_calls >= self.limits.calls:
             raise LimitReached("calls", self.limits.calls)
         place = self.lanes.begin(thread)
-        self._under_way += 1
+        self._tool_calls += 1
         try:
             # calls begun together must count as under way even if this tool returns at once
             await asyncio.sleep(0)
@@ -164,7 +165,7 @@ class Attempt:
             with self._seen_lacking():
                 result = await self.tools.call(name, arguments)
         finally:
-            self._under_way -= 1
+            self._tool_calls -= 1
             self.lanes.end(place)
         seconds = time.perf_counter() - begin
         if self._contracts is None:
@@ -179,34 +180,34 @@ class Attempt:
 
         Raise AttemptStopped there. A call that nothing else is under way with goes on: the agent does something else now.
         """
-        self._repeated[key] += 1
-        if self._repeated[key] <= (stop.tools or {}).get(key, 0):
+        self._repetitions[key] += 1
+        if self._repetitions[key] <= (stop.tools or {}).get(key, 0):
             return
-        self._excess += 1
+        self._excess_calls += 1
         try:
-            while self._under_way + self._asking:
-                before = self.spent.steps, self.spent.calls
+            while self._tool_calls + self._model_calls:
+                before = self.usage.steps, self.usage.calls
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PATIENCE):
                         await self._stopping.wait()
                 self.stop_as_before()
                 if self._stopping.is_set():
                     raise AttemptStopped(stop)
-                if before == (self.spent.steps, self.spent.calls):
+                if before == (self.usage.steps, self.usage.calls):
                     return
         finally:
-            self._excess -= 1
+            self._excess_calls -= 1
 
     @contextmanager
     def _seen_lacking(self) -> Iterator[None]:
         try:
             yield
         except MissingCapability as error:
-            self.lacking = error
+            self.machine_error = error
             raise
 
     def _check_under_way(self) -> None:
-        if self.over:
+        if self.ended:
             raise UsageError(f"attempt {self.session} is over")
 
     def _write(self, kind: str, **members: Any) -> int:
@@ -223,14 +224,14 @@ class Attempt:
             self.lanes.end(place := self.lanes.begin(threading.current_thread()))
         n = self._write("tool_call", **members)
         self._note(n, place)
-        if changed := self._standing.after(members):
+        if changed := self._standing.state_after(members):
             self._write("state", after=n, **changed)
         self.count("tool_call", members)
         return n
 
     def count(self, kind: str, members: Mapping[str, Any]) -> None:
         """Add a traced call to what the attempt has spent."""
-        spent = self.spent
+        spent = self.usage
         if kind == "tool_call":
             spent.calls += 1
             spent.misses += members["verdict"] == "miss"
@@ -253,12 +254,12 @@ class Attempt:
         `begun` is 1 for a call that is already counted as under way.
         """
         self.stop_as_before()
-        if not self.repeating:
-            self.check_limits(self._asking - begun)
+        if not self.is_repetition:
+            self.check_limits(self._model_calls - begun)
 
     def check_limits(self, asking: int) -> None:
         """Raise as `before_model` does; `asking` is the number of model calls under way."""
-        limits, spent = self.limits, self.spent
+        limits, spent = self.limits, self.usage
         if limits.steps is not None and spent.steps + asking >= limits.steps:
             raise LimitReached("steps", limits.steps)
         if limits.tokens is not None:
@@ -304,9 +305,9 @@ class Attempt:
         from stillweb.harness.models.tape import TapeMiss
 
         place = self.lanes.begin(thread or threading.current_thread())
-        if self.fork and self.spent.steps + 1 >= self.fork["step"]:
+        if self.fork and self.usage.steps + 1 >= self.fork["step"]:
             body = {**body, "model": self.fork["model"]}
-        said, asked = self._sent.copied(messages), digest(dict(body))
+        sent, asked = self._sent.copy(messages), digest(dict(body))
         try:
             reply, taking = await self._reply(ask, body, place)
         except TapeMiss:
@@ -315,31 +316,31 @@ class Attempt:
         items = deepcopy(list(reply.items))
         request = {
             "digest": asked,
-            "messages": len(said),
-            "new": self._sent.new(said, items) if new is None else [*new],
+            "messages": len(sent),
+            "new": self._sent.added(sent, items) if new is None else [*new],
         }
         n = self.model_called(
             purpose="agent", api=api, model=body.get("model"), request=request, **reply.members()
         )
         taking.take()
-        self._note(n, place, messages=said, items=items, follows=new is None)
+        self._note(n, place, messages=sent, items=items, follows=new is None)
         self._stop_if_over()
         return reply
 
     async def _reply(
         self, ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]], body: Mapping[str, Any], place: Call
     ) -> tuple[Any, CallInProgress]:
-        self._asking += 1
+        self._model_calls += 1
         taking = None
         try:
             await asyncio.sleep(0)  # as above: a tape answers at once
             # checked again: a call that has just ended counts, as it does in replay
             self.before_model(begun=1)
             taking = self.models.begin(self.session)
-            with self._seen_lacking(), taking.followed():
+            with self._seen_lacking(), taking.as_current():
                 return await ask(self.session, body), taking
         except asyncio.CancelledError:
-            self.given_up += not self.over
+            self.given_up += not self.ended
             if taking is not None:
                 taking.drop()
             raise
@@ -348,7 +349,7 @@ class Attempt:
                 taking.take()  # the agent has its error
             raise
         finally:
-            self._asking -= 1
+            self._model_calls -= 1
             self.lanes.end(place)
 
     async def _refused_before(self) -> None:
@@ -359,10 +360,10 @@ class Attempt:
         """
         self.stop_as_before()
         if self.lanes.overlapped and (self.stop or self.limits.tokens or self.limits.money):
-            await self.models.rest(self.session)
+            await self.models.wait_until_idle(self.session)
             self.stop_as_before()
-        if self.repeating:
-            self.check_limits(self._asking)
+        if self.is_repetition:
+            self.check_limits(self._model_calls)
 
     def stop_as_before(self) -> None:
         """Raise AttemptStopped where the first run of this attempt ended.
@@ -370,7 +371,7 @@ class Attempt:
         Raise UsageError if the attempt is over.
         """
         self._check_under_way()
-        if self.stop and (self.stop.steps, self.stop.calls) == (self.spent.steps, self.spent.calls):
+        if self.stop and (self.stop.steps, self.stop.calls) == (self.usage.steps, self.usage.calls):
             self._stopping.set()
             raise AttemptStopped(self.stop)
 
@@ -379,9 +380,9 @@ class Attempt:
         stop = self.stop
         if (
             stop
-            and self._under_way + self._asking + self._excess
-            and stop.steps <= self.spent.steps
-            and stop.calls <= self.spent.calls
+            and self._tool_calls + self._model_calls + self._excess_calls
+            and stop.steps <= self.usage.steps
+            and stop.calls <= self.usage.calls
         ):
             if self.models is not None:
                 self.models.stop(self.session, AttemptStopped(stop))
@@ -390,7 +391,7 @@ class Attempt:
 
     def settle(self) -> None:
         """End the agent's part. If calls could have overlapped, sort its trace independently of the clock."""
-        self.over = True
+        self.ended = True
         if self.models is not None:
             self.models.end(self.session)
         if self.lanes.overlapped:

@@ -245,10 +245,10 @@ class CommandAgent:
             environment,
             readable=[
                 *(word for word in words[1:] if os.path.isabs(word) and os.path.isfile(word)),
-                *self._readable(attempt.hidden),
+                *self._readable(attempt.hidden_paths),
                 *client_files(environment),
             ],
-            hidden=attempt.hidden,
+            hidden=attempt.hidden_paths,
             network=network,
             ports=[*ports, *self.let_in()] if network == "own" else (),
             allow_unconfined=attempt.allow_unconfined,

@@ -53,7 +53,7 @@ class Lane:
         self.forked.append(lane)
         return lane
 
-    def over(self) -> None:
+    def close(self) -> None:
         """Mark the lane as ended."""
         if self.end is None:
             self.end = self.lanes.tick()
@@ -81,7 +81,7 @@ class Lanes:
         return self._overlapped or _at_once(self.root)
 
     @contextmanager
-    def followed(self) -> Iterator[None]:
+    def as_root(self) -> Iterator[None]:
         """Run the body as the root lane. Tasks that it creates, and theirs, are forked from it."""
         loop = asyncio.get_running_loop()
         if not isinstance(before := loop.get_task_factory(), _Forking):
@@ -134,7 +134,7 @@ class Lanes:
         """Mark finished tasks and threads (with `everyone`, all of them) as ended."""
         for what, (lane, runs) in list(self._loose.items()):
             if everyone or not runs():
-                lane.over()
+                lane.close()
                 del self._loose[what]
 
 
@@ -187,7 +187,7 @@ class _Forking:
         context, forked = copy_context(), lane.fork()
         context.run(_lane.set, forked)
         task = self._make(loop, coroutine, **{**more, "context": context})
-        task.add_done_callback(lambda _: forked.over())
+        task.add_done_callback(lambda _: forked.close())
         return task
 
     def _make(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> Any:
@@ -207,7 +207,7 @@ class SentMessages:
         self._all: list[Any] = []
         self._copied: list[Any] = []
 
-    def copied(self, messages: Sequence[Any]) -> list[Any]:
+    def copy(self, messages: Sequence[Any]) -> list[Any]:
         """Return a copy of the messages, which an agent may change in place.
 
         The unchanged start is not copied again.
@@ -217,7 +217,7 @@ class SentMessages:
         self._copied = [*self._copied[:same], *deepcopy([*messages[same:]])]
         return self._copied
 
-    def new(self, messages: Sequence[Any], items: Sequence[Any]) -> list[Any]:
+    def added(self, messages: Sequence[Any], items: Sequence[Any]) -> list[Any]:
         """Return a call's messages, without the previous call's and its answer if the call continues them.
 
         `items` are the answer to this call. Both are kept and must not be changed.
@@ -260,9 +260,9 @@ def sort_by_lane(events: Sequence[Event], root: Lane, traced: Mapping[int, Trace
         one = traced[n]
         event = {**one.event, "n": len(found) + 1, "aside": {**one.event.get("aside", {}), "order": n}}
         if one.follows:
-            event["request"] = {**event["request"], "new": sent.new(one.messages or (), one.items)}
+            event["request"] = {**event["request"], "new": sent.added(one.messages or (), one.items)}
         found.append(event)
-        if event["event"] == "tool_call" and (changed := standing.after(event)):
+        if event["event"] == "tool_call" and (changed := standing.state_after(event)):
             found.append({"event": "state", "n": len(found) + 1, "after": event["n"], **changed})
     others = [event for event in events if event["event"] not in ("model", "tool_call", "state")]
     for event in sorted(others, key=lambda event: canonical({**hashed_part(event), "n": 0})):
@@ -286,29 +286,29 @@ def _walk(lane: Lane, traced: Mapping[int, TracedCall]) -> Iterator[int]:
 def _by_content(numbers: Iterable[int], traced: Mapping[int, TracedCall]) -> list[int]:
     bunch = {n: traced[n] for n in numbers}
     models = _model_keys(bunch)
-    told = [(models[n], _texts(one.messages or ())) for n, one in bunch.items() if n in models]
+    calls = [(models[n], _texts(one.messages or ())) for n, one in bunch.items() if n in models]
     keys = dict(models)
     for n, one in bunch.items():
         if one.event["event"] == "tool_call":
-            keys[n] = _tool_key(one, traced, models, told)
+            keys[n] = _tool_key(one, traced, models, calls)
     return sorted(bunch, key=lambda n: keys[n])
 
 
 def _model_keys(bunch: Mapping[int, TracedCall]) -> dict[int, Key]:
     """Return the sort keys of model calls: the key of the call that they continue, then their own content."""
     keys: dict[int, Key] = {}
-    said: dict[bytes, Key] = {}  # conversation including an answer -> the call that gave the answer
+    by_content: dict[bytes, Key] = {}  # conversation including an answer -> the call that gave the answer
     models = [(n, one) for n, one in bunch.items() if one.event["event"] == "model"]
     # longer conversations continue shorter ones
     for n, one in sorted(models, key=lambda model: len(model[1].messages or ())):
         states = _states(one.messages or ())
-        known = max((i for i, state in enumerate(states) if state in said), default=0)
+        known = max((i for i, state in enumerate(states) if state in by_content), default=0)
         new = canonical([*(one.messages or one.event["request"]["new"])][known:])
         own = (1, new[:_HEAD], one.event["request"]["digest"], one.rest)
-        keys[n] = (*(said.get(states[known], ())), own)
+        keys[n] = (*(by_content.get(states[known], ())), own)
         if one.messages is not None and one.items:
             state = _states([*one.messages, *one.items])[-1]
-            said[state] = min(keys[n], said.get(state, keys[n]))
+            by_content[state] = min(keys[n], by_content.get(state, keys[n]))
     return keys
 
 
@@ -324,7 +324,7 @@ def _tool_key(
     one: TracedCall,
     traced: Mapping[int, TracedCall],
     models: Mapping[int, Key],
-    told: Sequence[tuple[Key, list[str]]],
+    calls: Sequence[tuple[Key, list[str]]],
 ) -> Key:
     event = one.event
     name, arguments, gave = event["tool"], canonical(event["arguments"]), event["output"]["text"]
@@ -340,9 +340,9 @@ def _tool_key(
     if asked:
         above, index = min(asked)
         return (*above, (0, index, name, arguments, one.rest))
-    heard = [key for key, texts in told if gave.strip() and any(gave in text for text in texts)]
-    if heard:
-        first = min(heard)
+    repeating = [key for key, texts in calls if gave.strip() and any(gave in text for text in texts)]
+    if repeating:
+        first = min(repeating)
         kind, head, digest, _ = first[-1]
         return (*first[:-1], (kind, head, digest, b"", name, arguments, one.rest))
     return ((0, 0, name, arguments, one.rest),)

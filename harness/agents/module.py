@@ -72,7 +72,7 @@ class ModuleAgent(CommandAgent):
     spec: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     code: tuple[str, ...] = ()  # files and folders of its code, beside the installation
-    said: dict[str, Any] = field(default_factory=dict)  # what it says of itself: name, identity, …
+    description: dict[str, Any] = field(default_factory=dict)  # what it says of itself: name, identity, …
     keeps_time: bool = True
 
     @classmethod
@@ -96,8 +96,8 @@ class ModuleAgent(CommandAgent):
             options={name: value for name, value in options.items() if name not in given},
             code=code,
         )
-        agent.said = agent._describe(allow_unconfined=allow_unconfined)
-        agent.name = str(agent.said["name"])
+        agent.description = agent._describe(allow_unconfined=allow_unconfined)
+        agent.name = str(agent.description["name"])
         return agent
 
     @classmethod
@@ -125,19 +125,22 @@ class ModuleAgent(CommandAgent):
             code=tuple(code),
         )
         weakref.finalize(agent, shutil.rmtree, folder, ignore_errors=True)
-        agent.said = {**agent._describe(allow_unconfined=allow_unconfined), "identity": function.identity()}
+        agent.description = {
+            **agent._describe(allow_unconfined=allow_unconfined),
+            "identity": function.identity(),
+        }
         agent.name = function.name
         return agent
 
     @property
     def needs_gateway(self) -> bool:  # type: ignore[override]
         """Return True if the agent wants the environment of a program."""
-        return bool(self.said["needs_gateway"])
+        return bool(self.description["needs_gateway"])
 
     @property
     def model_options(self) -> Any:
         """Return the method that names the agent's model client, or None if it asks no model."""
-        return self._model_options if self.said["asks"] else None
+        return self._model_options if self.description["asks"] else None
 
     def _model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
         from stillweb.harness.models.transport import Retry
@@ -148,7 +151,7 @@ class ModuleAgent(CommandAgent):
     def identity(self) -> dict[str, Any]:
         """Return what the agent says of itself, and what it is given of this machine."""
         return {
-            **self.said["identity"],
+            **self.description["identity"],
             **({"pass_env": sorted(self.pass_env)} if self.pass_env else {}),
             **({"direct": list(self.direct)} if self.direct else {}),
         }
@@ -177,14 +180,14 @@ class ModuleAgent(CommandAgent):
             )
             done = run_start(start, limits)
         try:
-            said: dict[str, Any] = json.loads(done.stdout)
+            description: dict[str, Any] = json.loads(done.stdout)
         except (ValueError, RecursionError):
             tail = without_places(done.stderr.strip()).splitlines()[-1:] or [f"code {done.returncode}"]
             raise UsageError(f"agent {self.spec}: its process ended before it was made: {tail[0]}") from None
-        if error := said.get("error"):
+        if error := description.get("error"):
             raise UsageError(error)
-        _described[key] = said
-        return said
+        _described[key] = description
+        return description
 
     def _readable(self, hidden: Iterable[Path | str]) -> list[Path]:
         spec = importlib.util.find_spec("stillweb")
@@ -297,7 +300,7 @@ class _Served:
             "seconds": attempt.seconds,
             "limits": asdict(attempt.limits),
             "stop": asdict(attempt.stop) if attempt.stop else None,
-            "repeating": attempt.repeating,
+            "repeating": attempt.is_repetition,
             "fork": dict(attempt.fork),
             "environment": dict(attempt.environment),
             "tools": tools,
@@ -346,7 +349,7 @@ class _Served:
             raise
         except BaseException as error:  # noqa: BLE001 -- told to the agent, which may go on after it
             if isinstance(error, MissingCapability):
-                self.attempt.lacking = error
+                self.attempt.machine_error = error
             if taking := self._takings.pop(number, None):
                 taking.take()  # the agent has its error
             limit = [error.limit, error.value] if isinstance(error, LimitReached) else None
@@ -359,7 +362,7 @@ class _Served:
         attempt, name, arguments = self.attempt, str(message["name"]), dict(message["arguments"])
         limit = attempt.limits.calls
         self._bound("tool", limit)
-        if limit is not None and attempt.spent.calls + self._many("tool") > limit:
+        if limit is not None and attempt.usage.calls + self._many("tool") > limit:
             raise UsageError(f"the limit of {limit} calls is used up")
         result = await attempt.tools.call(name, arguments)
         contract = next((spec.contract for spec in attempt.tools.list() if spec.name == name), None)
@@ -376,10 +379,10 @@ class _Served:
         if self.attempt.models is None:
             raise UsageError("an agent that asks a model needs `model_options(env)` (docs/runs.md)")
         self._bound("model", self.attempt.limits.steps)
-        if not self.attempt.repeating:
+        if not self.attempt.is_repetition:
             self.attempt.check_limits(self._many("model") - 1)
         taking = self._takings[int(message["id"])]
-        with taking.followed():
+        with taking.as_current():
             reply = await getattr(self.attempt.models, method)(self.attempt.session, body)
         self._answered["model"] += 1
         self._made[_key("model", {**reply.members(), "request": {"digest": digest(body)}})].append(taking)
@@ -397,7 +400,7 @@ class _Served:
         return sum(one == kind for one in self._under_way.values())
 
     async def _rest(self, message: Mapping[str, Any]) -> None:
-        await self.attempt.models.rest(self.attempt.session)
+        await self.attempt.models.wait_until_idle(self.attempt.session)
 
     def _write(self, kind: str, members: dict[str, Any]) -> None:
         """Write an event of the process. Raise ValueError unless it is a note, or a call that was made."""
@@ -413,10 +416,10 @@ class _Served:
             raise ValueError(f"an event {members.get('event', kind)!r}")
         try:
             n = attempt.trace.write(kind, **members)
-            if kind == "tool_call" and (changed := self._standing.after(members)):
+            if kind == "tool_call" and (changed := self._standing.state_after(members)):
                 attempt.trace.write("state", after=n, **changed)
         except MissingCapability as error:  # a full disk
-            attempt.lacking = error
+            attempt.machine_error = error
             raise
         attempt.count(kind, members)
         if kind == "model":
@@ -432,9 +435,9 @@ class _Served:
         states = [
             {"after": event["n"], **changed}
             for event in events
-            if event["event"] == "tool_call" and (changed := standing.after(event))
+            if event["event"] == "tool_call" and (changed := standing.state_after(event))
         ]
-        told = [
+        members = [
             {name: value for name, value in event.items() if name not in ("event", "n")}
             for event in events
             if event["event"] == "state"
@@ -442,7 +445,7 @@ class _Served:
         numbers = [event["n"] for event in events]
         if (
             before != after
-            or canonical(states) != canonical(told)
+            or canonical(states) != canonical(members)
             or numbers != list(range(1, len(events) + 1))
         ):
             raise ValueError("other events in another order")

@@ -171,13 +171,13 @@ class OpenAIAgent:
                 raise spent
             for wanted in reply.tool_calls:
                 try:
-                    told = await _use(attempt, wanted.id, wanted.name, wanted.arguments)
+                    parts = await _use(attempt, wanted.id, wanted.name, wanted.arguments)
                 except LimitReached as reached:
                     if not self.last_call:
                         raise
-                    spent, told = reached, [_error(str(reached))]
-                talk.told(wanted.id, told)
-            talk.all_told()
+                    spent, parts = reached, [_error(str(reached))]
+                talk.add_result(wanted.id, parts)
+            talk.end_results()
 
 
 def _packaged(name: str) -> str:
@@ -187,7 +187,7 @@ def _packaged(name: str) -> str:
 def _last_step(attempt: Attempt) -> LimitReached | None:
     """Return the limit of steps if one step is left, else None."""
     steps = attempt.limits.steps
-    return LimitReached("steps", steps) if steps is not None and attempt.spent.steps == steps - 1 else None
+    return LimitReached("steps", steps) if steps is not None and attempt.usage.steps == steps - 1 else None
 
 
 def question_of(attempt: Attempt, start_url: bool = True) -> str:
@@ -211,7 +211,7 @@ async def _use(attempt: Attempt, call_id: str, name: str, text: str) -> list[dic
     if problem is None:
         result = await attempt.call(name, arguments, call_id=call_id)
         return [*result.content]
-    if attempt.limits.calls is not None and attempt.spent.calls >= attempt.limits.calls:
+    if attempt.limits.calls is not None and attempt.usage.calls >= attempt.limits.calls:
         raise LimitReached("calls", attempt.limits.calls)
     content = [_error(problem)]
     attempt.tool_called(
@@ -274,10 +274,10 @@ class ModelConversation(ABC):
         return _text(parts)
 
     @abstractmethod
-    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
         """Add a tool's result."""
 
-    def all_told(self) -> None:  # noqa: B027  # only one of the two APIs needs it
+    def end_results(self) -> None:  # noqa: B027  # only one of the two APIs needs it
         """Add what must follow the results of all calls of one answer."""
 
     def is_picture(self, part: Mapping[str, Any]) -> bool:
@@ -336,7 +336,7 @@ class _Chat(ModelConversation):
             body.setdefault("stream_options", {"include_usage": True})
         return body
 
-    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
         texts = []
         for part in parts:
             if self.is_picture(part):
@@ -349,7 +349,7 @@ class _Chat(ModelConversation):
             texts.append(part)
         self.items.append({"role": "tool", "tool_call_id": call_id, "content": _text(texts)})
 
-    def all_told(self) -> None:
+    def end_results(self) -> None:
         # a tool's message may hold only text, and must follow its call without another message between
         if self.pictures:
             self.items.append({"role": "user", "content": self.pictures})
@@ -398,7 +398,7 @@ class _Responses(ModelConversation):
             body["stream"] = True
         return body
 
-    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
         output: Any = _text(parts)
         if any(map(self.is_picture, parts)):
             output = [

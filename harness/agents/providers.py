@@ -73,7 +73,7 @@ class _Messages(ModelConversation):
         if "tools" in body:
             body["tool_choice"] = {"type": "none"}
 
-    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
         content = [
             {
                 "type": "image",
@@ -85,7 +85,7 @@ class _Messages(ModelConversation):
         ]
         self.results.append({"type": "tool_result", "tool_use_id": call_id, "content": content})
 
-    def all_told(self) -> None:
+    def end_results(self) -> None:
         # one message holds the results of all calls of an answer
         self.items.append({"role": "user", "content": self.results})
         self.results = []
@@ -124,7 +124,7 @@ class _Generate(ModelConversation):
         self.called = {str(call.get("id") or f"call_{n}"): call for n, call in enumerate(calls)}
         return items
 
-    def told(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[dict[str, Any]]) -> None:
         call = self.called[call_id]
         pictures = [part for part in parts if self.is_picture(part)]
         response = {"output": self.as_text([part for part in parts if part not in pictures])}
@@ -132,6 +132,6 @@ class _Generate(ModelConversation):
         self.results.append({"functionResponse": answer})
         self.results += [{"inlineData": {"mimeType": p["mimeType"], "data": p["data"]}} for p in pictures]
 
-    def all_told(self) -> None:
+    def end_results(self) -> None:
         self.items.append({"role": "user", "parts": self.results})
         self.results = []

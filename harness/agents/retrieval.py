@@ -118,7 +118,7 @@ class Standing:
     def __init__(self) -> None:
         self._state = EMPTY
 
-    def after(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
+    def state_after(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return members of the `state` event after a tool call, or None if the state did not change."""
         seen = (call.get("meta") or {}).get("state")
         url = (seen or {}).get("url") or call.get("address")

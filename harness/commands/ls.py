@@ -58,30 +58,30 @@ def command(
             _views(snapshot.views(), as_json)
             return 0
         captures = list(snapshot.captures())
-        told = [""] * len(captures)
+        confidences = [""] * len(captures)
         if states:
             from stillweb.snapshots.evidence.matcher import Matcher
 
             known = Matcher(snapshot).states()
-            told = [known.get(c.place, "") for c in captures]
+            confidences = [known.get(c.place, "") for c in captures]
         if as_json:
             print_json(
                 [
                     {"method": c.method, "url": c.url, "status": c.status, "mime": c.mime, "timestamp": c.timestamp,
                      "digest": c.digest, "session": c.session, **({"state": state} if states else {})}
-                    for c, state in zip(captures, told, strict=True)
+                    for c, state in zip(captures, confidences, strict=True)
                 ]
             )  # fmt: skip
             return 0
         rows = [[c.method, str(c.status), c.mime, c.timestamp, c.url] for c in captures]
         if states:
-            rows = [[state, *row] for state, row in zip(told, rows, strict=True)]
+            rows = [[state, *row] for state, row in zip(confidences, rows, strict=True)]
         click.echo(table([*["state"] * states, "method", "status", "type", "time", "URL"], rows))
         for recording in snapshot.provenance:
             click.echo(f"recorded {recording}")
         for one in snapshot.failures():
-            click.echo(f"failed: {one.request.method} {one.request.url}: {one.reason} ({one.told})")
-        sockets = [(url, len(said["messages"])) for url, said in snapshot.conversations()]
+            click.echo(f"failed: {one.request.method} {one.request.url}: {one.reason} ({one.message})")
+        sockets = [(url, len(conversation["messages"])) for url, conversation in snapshot.conversations()]
         for url, count in sockets:
             click.echo(f"web socket: {url}: {pluralize(count, 'message')}")
         sums = [pluralize(len(captures), "capture"), pluralize(len(snapshot.views()), "view")]

@@ -114,8 +114,8 @@ def _socket(url: str) -> bool:
 def _has_member(body: bytes, member: str) -> bool:
     """Return True if a JSON object has a member, also inside `value`, where WebDriver's answers have theirs."""
     try:
-        said = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    inner = said.get("value") if isinstance(said, dict) else None
-    return any(isinstance(one, dict) and member in one for one in (said, inner))
+    inner = value.get("value") if isinstance(value, dict) else None
+    return any(isinstance(one, dict) and member in one for one in (value, inner))

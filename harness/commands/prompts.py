@@ -113,13 +113,13 @@ def _told_of_pages(prompts: Iterable[Prompt]) -> Iterator[str]:
     for prompt in prompts:
         for page in prompt.pages:
             notes = page.notes
-            told = f"{prompt.task_id}: {page.url}{f' ({notes[0]})' if notes else ''}"
+            line = f"{prompt.task_id}: {page.url}{f' ({notes[0]})' if notes else ''}"
             if page.state == "cut":
-                kinds["not in the prompts, for want of room"].append(told)
+                kinds["not in the prompts, for want of room"].append(line)
             elif page.state == "dead":
-                kinds["dead"].append(told)
+                kinds["dead"].append(line)
             elif notes:
-                kinds["looking wrong"].append(told)
+                kinds["looking wrong"].append(line)
     for kind, pages in kinds.items():
         if pages:
             yield f"{pluralize(len(pages), 'page')} {kind} (first: {pages[0]})"

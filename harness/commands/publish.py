@@ -47,5 +47,5 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
         click.echo(f"{out}: {pluralize(open_published(source, out), 'file')} decrypted; don't publish it")
         return
     count, encrypted = write_published(source, out)
-    told = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
-    click.echo(f"{out}: {pluralize(count, 'file')}{told}")
+    note = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
+    click.echo(f"{out}: {pluralize(count, 'file')}{note}")

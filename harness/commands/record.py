@@ -374,10 +374,10 @@ def changed_captures(snapshot: Snapshot, since: Place) -> list[Capture]:
     # sessions and sites: what comes after a write may differ because of it
     wrote: set[tuple[str, str]] = set()
     for capture in sorted(later, key=lambda one: one.place):
-        told = capture.session, site_of(capture.url)
+        name = capture.session, site_of(capture.url)
         if capture.method not in SAFE_METHODS:
-            wrote.add(told)
-        if told in wrote:
+            wrote.add(name)
+        if name in wrote:
             continue
         answers = known.get(capture.key)
         if answers and (capture.status, capture.digest) not in answers:
@@ -465,11 +465,11 @@ def _options(steps: Path | None, tasks: Iterable[Task], given: dict[str, Any]) -
     if len(languages) == 1 and is_locale(languages[0]):
         found = browser_options({"locale": languages[0]}, "tasks")
     if steps is not None:
-        found = found.under(browser_options(load_browser(steps), str(steps), steps.parent))
-    found = found.under(browser_options(given, "record"))
+        found = found.with_defaults(browser_options(load_browser(steps), str(steps), steps.parent))
+    found = found.with_defaults(browser_options(given, "record"))
     if len(languages) > 1 and "locale" not in found.settings:
-        told = ", ".join(language or "none" for language in languages)
-        say(f"the tasks name several languages ({told}), a snapshot has one locale: choose it by --locale")
+        listed = ", ".join(language or "none" for language in languages)
+        say(f"the tasks name several languages ({listed}), a snapshot has one locale: choose it by --locale")
     return found
 
 
@@ -545,11 +545,11 @@ _BY_NOBODY = re.compile(r"expired|not yet valid|hostname mismatch|not valid for"
 
 def advice(reasons: Iterable[str]) -> list[str]:
     """Return lines of advice for the reasons why requests could not be recorded."""
-    told = [reason for reason in reasons if "certificate" in reason.lower() or _CLIENT in reason]
+    certificates = [reason for reason in reasons if "certificate" in reason.lower() or _CLIENT in reason]
     lines = []
-    if any(_CLIENT in reason for reason in told):
+    if any(_CLIENT in reason for reason in certificates):
         lines.append('a client that mistrusts our certificate: docs/clients.md, "What a client must be told"')
-    origins = [reason for reason in told if _CLIENT not in reason and _WANTED not in reason]
+    origins = [reason for reason in certificates if _CLIENT not in reason and _WANTED not in reason]
     if any(not _BY_NOBODY.search(reason) for reason in origins):
         lines.append(
             "to record an origin in spite of its certificate: --ca-file FILE (its authority) or --insecure"

@@ -74,8 +74,8 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     if partly:
         click.echo("mean of all counts an attempt without a score as 0, mean of scored leaves it out")
     if others := every[MOST_METRICS:]:
-        told = ", ".join(f"{name} {_number(summary.means[name].mean_of_all)}" for name in others)
-        click.echo(f"mean of all, of the other metrics: {told}")
+        figures = ", ".join(f"{name} {_number(summary.means[name].mean_of_all)}" for name in others)
+        click.echo(f"mean of all, of the other metrics: {figures}")
     statuses = ", ".join(f"{count} {name}" for name, count in summary.statuses.items() if count)
     click.echo(
         f"{pluralize(summary.owed, 'attempt')}: {statuses}; {pluralize(summary.tool_calls, 'tool call')}, "

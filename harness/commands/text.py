@@ -84,9 +84,9 @@ def _show(found: list[TextUpgrade]) -> None:
             why = "; ".join(one.after.warnings) if one.after else "its bytes are neither HTML nor PDF"
             click.echo(f"    {why}; the frozen text stays")
         click.echo("".join(f"    {line}\n" for line in one.text.splitlines()), nl=False)
-    told = Counter(one.kind for one in found)
+    kinds = Counter(one.kind for one in found)
     names = {SAME: "only made by another version", LOST: "would be lost and stay"}
-    click.echo(", ".join(f"{told[kind]} {names.get(kind, kind)}" for kind in KINDS))
+    click.echo(", ".join(f"{kinds[kind]} {names.get(kind, kind)}" for kind in KINDS))
 
 
 def _list(path: Path | str, as_json: bool) -> None:

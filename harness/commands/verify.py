@@ -77,8 +77,8 @@ def command(
         problems += found
         leaks += leaked
     if as_json:
-        told = [asdict(problem) for problem in problems]
-        print_json({"problems": told, "secrets": [asdict(leak) for leak in leaks]} if secrets else told)
+        listed = [asdict(problem) for problem in problems]
+        print_json({"problems": listed, "secrets": [asdict(leak) for leak in leaks]} if secrets else listed)
     return 3 if problems else int(bool(leaks or foreign))
 
 

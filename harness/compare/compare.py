@@ -328,13 +328,13 @@ def _messages(reasons: Iterable[tuple[str, str]]) -> list[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for task_id, why in reasons:
         by_reason[why].append(task_id)
-    told = []
+    lines_told = []
     for why, ids in by_reason.items():
         if len(ids) <= MOST_LEFT_OUT:
-            told += [f"{task_id}: {why}" for task_id in ids]
+            lines_told += [f"{task_id}: {why}" for task_id in ids]
         else:
-            told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
-    return told
+            lines_told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
+    return lines_told
 
 
 def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:
@@ -497,8 +497,8 @@ def parts_of_sets(a: Path, b: Path | None = None) -> tuple[str, ...]:
     found = []
     for name, path in (("A", a), ("B", b)):
         if path is not None and read_kept(path) is None:
-            told = name if b is not None else "the run"
-            found.append(f"{told} has no certificate, so that nothing shows an edited trace")
+            which = name if b is not None else "the run"
+            found.append(f"{which} has no certificate, so that nothing shows an edited trace")
         if path is not None and (of := RunFiles(path).manifest()[1].get("part_of")):
             words = part(len(RunFiles(path).tasks()), of)
             both = "; compared are the tasks that both have"
@@ -529,8 +529,11 @@ def differences(a: Path, b: Path) -> dict[str, list[str]]:
     from stillweb.harness.runs.run_files import RunFiles, changes
 
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
-    names = dict.fromkeys(name for name in (*one.deciding(), *two.deciding()) if name not in _OF_THE_AGENT)
-    old, new = ({**run.to_json(), **run.deciding()} for run in (one, two))  # with what is as by default
+    names = dict.fromkeys(
+        name for name in (*one.certified_members(), *two.certified_members()) if name not in _OF_THE_AGENT
+    )
+    # with what is as by default
+    old, new = ({**run.to_json(), **run.certified_members()} for run in (one, two))
     found = {name: changes(name, stood_on.get(name), stands_on.get(name)) for name in _STANDS_ON}
     found |= {name: changes(name, old.get(name), new.get(name)) for name in names if name not in _STANDS_ON}
     return {name: told for name, told in found.items() if told}
@@ -587,7 +590,7 @@ def other_metrics_worse(comparison: Comparison, a: Sequence[Outcome], b: Sequenc
     """
     worse = {pair.task_id for pair in comparison.worse}
     ids = [pair.task_id for pair in comparison.pairs if pair.task_id not in worse]
-    told = []
+    lines_found = []
     for name in dict.fromkeys(name for outcome in a for name in outcome.metrics):
         if name == comparison.metric or name in MEASURED or name.startswith(("raw_", "forgiven_")):
             continue
@@ -596,11 +599,11 @@ def other_metrics_worse(comparison: Comparison, a: Sequence[Outcome], b: Sequenc
         fell = [task_id for task_id in ids if task_id in both and before[task_id] > after[task_id]]
         if fell:
             first = f"{fell[0]} {decimals(before[fell[0]], 3)} to {decimals(after[fell[0]], 3)}"
-            told.append(
+            lines_found.append(
                 f"not worse by {comparison.metric}, but by {name}: {pluralize(len(fell), 'task')} "
                 f"({'the first: ' if fell[1:] else ''}{first}; --metric {name} compares by it)"
             )
-    return told
+    return lines_found
 
 
 def _means(outcomes: Iterable[Outcome], name: str) -> dict[str, float]:

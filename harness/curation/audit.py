@@ -182,19 +182,19 @@ def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterat
             if not normalise_text(cell) or index.find(cell):
                 continue
             where = f"row {number}, column {column}" if task.scorer == "table" else "the answer"
-            said = cell if len(cell) <= 60 else cell[:57] + "…"
+            shown = cell if len(cell) <= 60 else cell[:57] + "…"
             if address := index.rounds_to(cell):
-                message = f"{where}: {said!r} is a rounding of a number in {address}"
+                message = f"{where}: {shown!r} is a rounding of a number in {address}"
                 yield AuditFinding(task.id, "gold-computable", "note", message)
             elif (
                 (count := as_decimal(normalise_text(cell))) is not None
                 and count == int(count)
                 and 0 <= count < 1000
             ):
-                message = f"{where}: {said!r} stands in no text of the snapshot; it may have been counted"
+                message = f"{where}: {shown!r} stands in no text of the snapshot; it may have been counted"
                 yield AuditFinding(task.id, "gold-computable", "note", message)
             else:
-                message = f"{where}: {said!r} stands in no text of the snapshot"
+                message = f"{where}: {shown!r} stands in no text of the snapshot"
                 yield AuditFinding(task.id, "gold-missing", "warning", message)
 
 
@@ -221,14 +221,14 @@ def _leaks(task: Task, rows: Sequence[Sequence[str]], prompt: str) -> Iterator[A
             telling = [cell for cell in row if _width(cell) >= least]
             if place == "the prompt" and len(row) > 1:
                 leaked = len(telling) > 1 and all(index.find(cell) for cell in telling)
-                told = f"row {number} of the reference"
+                where = f"row {number} of the reference"
             else:
                 hits = [cell for cell in telling if len(row) == 1 or _width(cell) >= 5]
                 hits = [cell for cell in hits if index.find(cell)]
-                leaked, told = bool(hits), repr(hits[0]) if hits else ""
+                leaked, where = bool(hits), repr(hits[0]) if hits else ""
             if leaked:
                 level: Level = "warning" if place == "the prompt" or len(row) == 1 else "note"
-                yield AuditFinding(task.id, "leak", level, f"{told} stands in {place}")
+                yield AuditFinding(task.id, "leak", level, f"{where} stands in {place}")
                 break
 
 
@@ -304,11 +304,11 @@ def cookie_dates(responses: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> 
         for name, value in headers:
             if name.lower() != "set-cookie":
                 continue
-            said = re.search(r";\s*expires=([^;]+)", value, re.I)
-            if said is None:
+            expires = re.search(r";\s*expires=([^;]+)", value, re.I)
+            if expires is None:
                 continue
             try:
-                day = parsedate_to_datetime(said[1].strip().replace("-", " ")).date()
+                day = parsedate_to_datetime(expires[1].strip().replace("-", " ")).date()
             except (ValueError, TypeError, OverflowError):
                 continue
             found.add(CookieDate(url, value.partition("=")[0].strip(), day))

@@ -80,9 +80,11 @@ def drift(old: Snapshot, new: Snapshot, tasks: Iterable[Task] = ()) -> Drift:
     pages: dict[str, tuple[str, str]] = {}
     words: dict[str, tuple[str, str]] = {}  # text in the old and in the new snapshot
     for url in before.answers:
-        was = before.reached(url)
+        was = before.capture_reached(url)
         if was is not None and was.status < 300 and (url in named or _is_page(was)):
-            pages[url], words[url] = _compared(before, was, after, after.reached(url), after.why_missing(url))
+            pages[url], words[url] = _compared(
+                before, was, after, after.capture_reached(url), after.why_missing(url)
+            )
     moved = moved_views(before.views, after.views)
     for address, view in before.views.items():
         later = after.views.get(moved.get(address, address))
@@ -93,8 +95,8 @@ def drift(old: Snapshot, new: Snapshot, tasks: Iterable[Task] = ()) -> Drift:
         if holds_secret([*view.steps]):
             missing = f"its steps hold a secret, so that `refresh` leaves it out; {missing}"
         tier, text = _compared(before, view, after, later, missing)
-        told, known = pages.get(page), words.get(page)
-        pages[page] = tier if told is None else max(told, tier, key=lambda one: TIERS.index(one[0]))
+        texts, known = pages.get(page), words.get(page)
+        pages[page] = tier if texts is None else max(texts, tier, key=lambda one: TIERS.index(one[0]))
         words[page] = text if known is None else (f"{known[0]}\n{text[0]}", f"{known[1]}\n{text[1]}")
     return Drift(dict(sorted(pages.items())), {task.id: _task(task, pages, words) for task in tasks})
 
@@ -118,7 +120,7 @@ class _Side:
             {canonical_url(one.request.url): one.reason for one in snapshot.failures()},
         )
 
-    def reached(self, url: str) -> Capture | None:
+    def capture_reached(self, url: str) -> Capture | None:
         """Return the answer that a client gets which follows redirects; None if it was not recorded."""
         for _ in range(_MOST_REDIRECTS):
             found = self.answers.get(url)

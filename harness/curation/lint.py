@@ -81,10 +81,10 @@ def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) 
         else:
             yield Finding(base, "unread rule", "note", sentence)
     if edited:
-        said = " ".join(_strings([task.meta.get("rubric") for task in variants]))
+        texts = " ".join(_strings([task.meta.get("rubric") for task in variants]))
         compiled = {link for task in variants for link in compile_rubric(task).sources.values()}
         for path, sentence in rubric.sources.items():
-            if sentence and sentence not in compiled and sentence not in said:
+            if sentence and sentence not in compiled and sentence not in texts:
                 yield Finding(
                     base, "stale link", "warning", f"{path} links to a sentence no rubric has: {sentence!r}"
                 )
@@ -109,13 +109,13 @@ def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
         )
     if any(cell == "" for row in rows for cell in row):
         yield Finding(base, "empty reference cell", "warning", f"{task.id}: an empty cell is never right")
-    said = task.meta.get("oracle_output_cardinality")
-    if isinstance(said, int) and said != len(rows):
+    cardinality = task.meta.get("oracle_output_cardinality")
+    if isinstance(cardinality, int) and cardinality != len(rows):
         yield Finding(
             base,
             "cardinality",
             "warning",
-            f"{task.id}: {pluralize(said, 'row')} announced, {len(rows)} in the reference",
+            f"{task.id}: {pluralize(cardinality, 'row')} announced, {len(rows)} in the reference",
         )
     own = score_table(task, text, Context(rubrics={task.base or task.id: rubric})).metrics["em"]
     if own != 1.0:

@@ -96,13 +96,13 @@ def _sample(trace: Trace) -> dict[str, Any]:
                 "tool_calls": wanted,
             }
         )
-        told = {
+        message = {
             "role": "tool",
             "content": event["output"]["text"],
             "tool_call_id": call,
             "function": event["tool"],
         }
-        messages.append({"id": _message_id(trace, 2 * event["n"] + 1), **told})
+        messages.append({"id": _message_id(trace, 2 * event["n"] + 1), **message})
     if text is not None:
         messages.append({"id": _message_id(trace, -1), "role": "assistant", "content": text})
     explanation = "; ".join(map(str, (score.get("detail") or {}).get("problems") or ())) or score.get(

@@ -173,12 +173,12 @@ class ModelClient:
         """Raise `error` in all callers that wait for recorded answers of a session."""
         self._tape.stop(session, error)
 
-    async def rest(self, session: str) -> None:
+    async def wait_until_idle(self, session: str) -> None:
         """Wait until the recorded calls of a session are made and answered.
 
         Raises the error passed to `stop`.
         """
-        await self._tape.rest(session)
+        await self._tape.wait_until_idle(session)
 
     def end(self, session: str) -> None:
         """End a session: calls under way are kept as unanswered, and their callers wait no longer."""
@@ -260,9 +260,9 @@ class ParameterRefused(ModelError):
 def _refused_parameter(error: Any, body: Mapping[str, Any]) -> str | None:
     """Return the parameter that an endpoint's error names, of those that a request can do without."""
     optional = [name for name in body if name not in ("model", "messages", "input", "tools")]
-    said = getattr(error, "param", None)
-    if said in optional:
-        return str(said)
+    named = getattr(error, "param", None)
+    if named in optional:
+        return str(named)
     return next(
         (name for name in optional if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", error.message)), None
     )
@@ -493,8 +493,8 @@ class Judge:
             except ParameterRefused as error:
                 left_out.append(error.name)
                 continue
-            told = {"left_out": list(left_out)} if left_out else {}
-            return {**reply.members(), **told}
+            note = {"left_out": list(left_out)} if left_out else {}
+            return {**reply.members(), **note}
 
     def _call(self, client: ModelClient, session: str, body: Mapping[str, Any]) -> Reply:
         with self._lock:

@@ -168,9 +168,9 @@ def _message_reply(message: dict[str, Any]) -> Reply:
     blocks = message.get("content")
     if not isinstance(blocks, list) or message.get("role") != "assistant":
         raise ModelError(f"the endpoint's answer is no message: {str(message)[:300]}")
-    told = message.get("usage") or {}
-    cached = int(told.get("cache_read_input_tokens") or 0)
-    fresh = int(told.get("input_tokens") or 0) + int(told.get("cache_creation_input_tokens") or 0)
+    usage = message.get("usage") or {}
+    cached = int(usage.get("cache_read_input_tokens") or 0)
+    fresh = int(usage.get("input_tokens") or 0) + int(usage.get("cache_creation_input_tokens") or 0)
     texts = [str(block["text"]) for block in blocks if block["type"] == "text"]
     thoughts = [str(block["thinking"]) for block in blocks if block["type"] == "thinking"]
     return Reply(
@@ -182,7 +182,7 @@ def _message_reply(message: dict[str, Any]) -> Reply:
         ),
         ({"role": "assistant", "content": [_as_taken(block) for block in blocks]},),
         message.get("stop_reason"),
-        Usage(fresh + cached, int(told.get("output_tokens") or 0), cached),
+        Usage(fresh + cached, int(usage.get("output_tokens") or 0), cached),
         message.get("model"),
         reasoning="\n".join(filter(None, thoughts)) or None,
         hosted=tuple(block for block in blocks if block["type"] == "server_tool_use"),
@@ -233,15 +233,15 @@ def _candidate_reply(answer: dict[str, Any]) -> Reply:
             calls.append(ToolRequest(str(call.get("id") or f"call_{len(calls)}"), call["name"], arguments))
         elif "text" in part:
             (thoughts if part.get("thought") else texts).append(part["text"])
-    told = answer.get("usageMetadata") or {}
-    output = int(told.get("candidatesTokenCount") or 0) + int(told.get("thoughtsTokenCount") or 0)
-    cached = int(told.get("cachedContentTokenCount") or 0)
+    usage = answer.get("usageMetadata") or {}
+    output = int(usage.get("candidatesTokenCount") or 0) + int(usage.get("thoughtsTokenCount") or 0)
+    cached = int(usage.get("cachedContentTokenCount") or 0)
     return Reply(
         "".join(texts) or None,
         tuple(calls),
         (content,) if content["parts"] else (),
         candidates[0].get("finishReason"),
-        Usage(int(told.get("promptTokenCount") or 0), output, cached),
+        Usage(int(usage.get("promptTokenCount") or 0), output, cached),
         answer.get("modelVersion"),
         reasoning="\n".join(thoughts) or None,
     )

@@ -38,10 +38,10 @@ def is_last(event: Any) -> bool:
     if not isinstance(event, dict):
         return False
     choices = event.get("choices")
-    told = choices if isinstance(choices, list) else ()
-    told = [*told, *(event.get("candidates") or ())]
+    listed = choices if isinstance(choices, list) else ()
+    listed = [*listed, *(event.get("candidates") or ())]
     return event.get("type") in _LAST or any(
-        isinstance(c, dict) and (c.get("finish_reason") or c.get("finishReason")) for c in told
+        isinstance(c, dict) and (c.get("finish_reason") or c.get("finishReason")) for c in listed
     )
 
 

@@ -64,7 +64,7 @@ class _Taped:
     """Recorded call. `where` is its capture; `status` is that of the answer or of its placeholder."""
 
     key: str
-    where: Any
+    capture: Any
     turn: Turn
     status: int
     answered: bool
@@ -95,14 +95,14 @@ class CallInProgress:
     answer: EndpointResponse | None = None
     end: int = 0
 
-    def answered(self, ticket: Ticket, answer: EndpointResponse | None) -> None:
+    def note_answer(self, ticket: Ticket, answer: EndpointResponse | None) -> None:
         """Note the answer that is on its way to the agent; None for one that is not to be kept."""
         self.ticket, self.answer = ticket, answer
         if self.tape is not None and answer is not None:
             self.end = self.tape.tick(ticket.call.session)
 
     @contextmanager
-    def followed(self) -> Iterator[None]:
+    def as_current(self) -> Iterator[None]:
         """Make the model call of the body this one."""
         mark = _taking.set(self)
         try:
@@ -138,7 +138,7 @@ class _Session:
 
     calls: list[_Taped] = field(default_factory=list)
     by_key: dict[str, list[_Taped]] = field(default_factory=lambda: defaultdict(list))
-    asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    asks: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     clock: int = 0  # the last event number
     turns: Turns = field(default_factory=Turns)
     under_way: set[Ticket] = field(default_factory=set)
@@ -158,8 +158,8 @@ class _Session:
 
     def next(self, key: str) -> _Taped | None:
         """Return the recorded call for the next request with this key, or None."""
-        nth, same = self.asked[key], self.by_key.get(key, ())
-        self.asked[key] += 1
+        nth, same = self.asks[key], self.by_key.get(key, ())
+        self.asks[key] += 1
         return same[nth] if nth < len(same) else None
 
     def tick(self) -> int:
@@ -256,7 +256,7 @@ class Tape:
             if self.mode not in ("record", "auto") or sealed:
                 return CallInProgress(self)
             if self.mode == "record" or name not in self._sessions:
-                self._begin(name)
+                self._begin_generation(name)
             return CallInProgress(self, self._sessions[name].tick())
 
     def make(self, call: Call, begin: int = 0) -> Ticket:
@@ -271,11 +271,11 @@ class Tape:
             taped = session.next(self._key(call)) if session else None
             if taped is not None and session is not None and (taped.answered or self.mode == "replay"):
                 ticket = Ticket(call, taped=taped)
-                session.turns.made(taped.turn)
+                session.turns.note_made(taped.turn)
             elif self.mode == "replay" or self._is_taken_over(call.session, session):
                 raise TapeMiss(self._explain(call, session))
             else:
-                self._begin(call.session, fresh=session is None)
+                self._begin_generation(call.session, fresh=session is None)
                 session = self._sessions[call.session]
                 if taped is not None:
                     session.turns.leave_out(taped.turn)
@@ -294,23 +294,23 @@ class Tape:
             return None
         turns = self._sessions[ticket.call.session].turns
         if taped.answered or taped.status == FAILED:
-            await turns.come(taped.turn)
+            await turns.wait_for(taped.turn)
         with self._lock:
-            answer = self._read(taped.where)
+            answer = self._read(taped.capture)
         if taped.answered:
             return answer
-        told = json.loads(answer.body)
+        placeholder = json.loads(answer.body)
         if taped.status == FAILED:
-            raise ModelError(told["error"])
-        await turns.hold(_MORE + 3 * told["seconds"])
+            raise ModelError(placeholder["error"])
+        await turns.hold(_MORE + 3 * placeholder["seconds"])
         raise TapeMiss(
-            f"{self.path}: model call of {ticket.call.session!r} was given up after {told['seconds']:.0f} seconds, "
+            f"{self.path}: model call of {ticket.call.session!r} was given up after {placeholder['seconds']:.0f} seconds, "
             "and is waited for now"
         )
 
     def _is_taken_over(self, name: str, session: _Session | None) -> bool:
         """Return True for one of the calls that a fork repeats: asked for, it would be another model's step."""
-        asked = sum(session.asked.values()) if session else 1
+        asked = sum(session.asks.values()) if session else 1
         return asked <= self._taken_over and not name.endswith("/judge")
 
     def copy_calls(self, name: str, most: int, path: Path, new_name: str) -> None:
@@ -329,13 +329,13 @@ class Tape:
                 f"{self.path}: {name!r} made calls at once, so that its first {most} are not known"
             )
         with Tape.open(path, "record") as copy:
-            copy._begin(new_name)
+            copy._begin_generation(new_name)
             for one in calls:
-                request = self._snapshot.read_request(one.where)
+                request = self._snapshot.read_request(one.capture)
                 call = Call(new_name, request.method, _masked(request.url), request.body, request.headers)
-                copy._write(call, self._read(one.where), one.turn.begin, one.turn.end)
+                copy._write(call, self._read(one.capture), one.turn.begin, one.turn.end)
 
-    def _begin(self, name: str, *, fresh: bool = True) -> None:
+    def _begin_generation(self, name: str, *, fresh: bool = True) -> None:
         if self.path is not None and self.path.suffix == ".wacz":  # before a call is paid for
             raise UsageError(f"{self.path}: a sealed tape can't be added to; use --tape replay")
         if name in self._begun:
@@ -357,16 +357,16 @@ class Tape:
             if not everything and all(taped.status < 400 for taped in old.calls):
                 return
             self._begun.discard(name)
-            self._begin(name)
+            self._begin_generation(name)
             session = self._sessions[name]
             for taped in old.calls:
                 if taped.status < 400 and not everything:
-                    request = self._snapshot.read_request(taped.where)
+                    request = self._snapshot.read_request(taped.capture)
                     url = _masked(request.url)
                     call = Call(name, request.method, url, request.body, request.headers)
-                    self._write(call, self._read(taped.where), taped.turn.begin, taped.turn.end)
+                    self._write(call, self._read(taped.capture), taped.turn.begin, taped.turn.end)
                     turn = Turn(taped.turn.begin, taped.turn.end, due=True)
-                    session.add(_Taped(taped.key, taped.where, turn, taped.status, answered=True))
+                    session.add(_Taped(taped.key, taped.capture, turn, taped.status, answered=True))
             session.begin()
 
     def tick(self, name: str) -> int:
@@ -389,9 +389,10 @@ class Tape:
     def keep_unanswered(self, ticket: Ticket, status: int, error: str = "") -> None:
         """Write that a call had no answer: GIVEN_UP, or FAILED with the error message."""
         if ticket.taped is None:
-            told = {"seconds": round(time.monotonic() - ticket.since, 3), "error": error}
+            placeholder = {"seconds": round(time.monotonic() - ticket.since, 3), "error": error}
             self.keep(
-                ticket, EndpointResponse(status, (("content-type", UNANSWERED),), json.dumps(told).encode())
+                ticket,
+                EndpointResponse(status, (("content-type", UNANSWERED),), json.dumps(placeholder).encode()),
             )
 
     def done(self, ticket: Ticket) -> None:
@@ -401,7 +402,7 @@ class Tape:
             if session := self._sessions.get(ticket.call.session):
                 session.under_way.discard(ticket)
                 if ticket.taped is not None:
-                    session.turns.taken(ticket.taped.turn)
+                    session.turns.note_taken(ticket.taped.turn)
 
     def end(self, name: str) -> None:
         """End a session: its calls under way are kept as unanswered."""
@@ -416,13 +417,13 @@ class Tape:
         if session := self._sessions.get(name):
             session.turns.stop(error)
 
-    async def rest(self, name: str) -> None:
+    async def wait_until_idle(self, name: str) -> None:
         """Wait until all recorded calls of a session are made and answered, or nothing moves.
 
         Raises the error passed to `stop`.
         """
         if session := self._sessions.get(name):
-            await session.turns.rest()
+            await session.turns.wait_until_idle()
 
     def _write(self, call: Call, answer: EndpointResponse, begin: int, end: int) -> None:
         from stillweb.snapshots.capture import Exchange
@@ -466,7 +467,7 @@ class Tape:
         now = parse_body(call.body)
         best: tuple[int, int, str] | None = None
         for number, taped in enumerate(session.calls, 1):
-            request = self._snapshot.read_request(taped.where)
+            request = self._snapshot.read_request(taped.capture)
             url = _masked(request.url)
             if url != call.url and not self._anywhere:
                 found = (-1, number, f"its URL is {url}, now {call.url}")

@@ -25,7 +25,7 @@ class Turn:
     end: int
     due: bool
     made: bool = False
-    over: bool = False
+    given: bool = False
     taken: bool = False  # its caller has its answer, or waits for it no longer
     waiter: asyncio.Future[None] | None = None
     bunch: int = 0
@@ -49,22 +49,22 @@ class Turns:
         self._moves = 0
         self._given_up = False
 
-    def made(self, turn: Turn) -> None:
+    def note_made(self, turn: Turn) -> None:
         """Note that a recorded call is made again."""
         turn.made = True
         self._move()
 
     def leave_out(self, turn: Turn) -> None:
         """Skip a call that is not answered from the tape."""
-        turn.made = turn.over = turn.taken = True
+        turn.made = turn.given = turn.taken = True
         self._move()
 
-    def taken(self, turn: Turn) -> None:
+    def note_taken(self, turn: Turn) -> None:
         """Note that the caller has the answer of a call, or waits for it no longer."""
         turn.taken = True
         self._move()
 
-    async def come(self, turn: Turn) -> None:
+    async def wait_for(self, turn: Turn) -> None:
         """Wait until the answer is due. Raises the error passed to `stop`."""
         turn.waiter = waiter = asyncio.get_running_loop().create_future()
         self._move()
@@ -77,7 +77,7 @@ class Turns:
                     self._move()
             waiter.result()
         finally:
-            turn.over = True
+            turn.given = True
             self._move()
 
     async def hold(self, seconds: float) -> None:
@@ -91,7 +91,7 @@ class Turns:
         finally:
             self._held.discard(waiter)
 
-    async def rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until all recorded calls are made and their callers have the answers, or nothing moves.
 
         Raises the error passed to `stop`.
@@ -110,13 +110,13 @@ class Turns:
 
     def stop(self, error: BaseException | None) -> None:
         """Raise `error` in all waiting callers; without one, cancel them."""
-        waiting = [turn.waiter for turn in self._answers if turn.waiter and not turn.over]
+        waiting = [turn.waiter for turn in self._answers if turn.waiter and not turn.given]
         for waiter in (*waiting, *self._held, *self._resting):
             _settle(waiter, error or asyncio.CancelledError())
 
     def _move(self) -> None:
         self._moves += 1
-        while self._answers and self._answers[0].over:
+        while self._answers and self._answers[0].given:
             self._answers.popleft()
         if self._resting and self._complete():
             for waiter in self._resting:
@@ -125,7 +125,7 @@ class Turns:
         for turn in self._answers:
             if not turn.made:
                 skipped.add(turn.bunch)
-            elif not turn.over:
+            elif not turn.given:
                 awaited = turn.bunch in skipped or self._unmade(turn)
                 if turn.waiter is not None and (self._given_up or not awaited):
                     _settle(turn.waiter)

@@ -113,7 +113,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
                 ):
                     kept = answer
             if taking is not None:
-                taking.answered(ticket, kept)
+                taking.note_answer(ticket, kept)
                 taken = False
             elif kept is not None:
                 self._tape.keep(ticket, kept)

@@ -120,7 +120,7 @@ def make_certificate(path: Path) -> dict[str, Any]:
         "contracts": stands_on.get("contracts"),
         "agent": stands_on.get("agent"),
         "prompts": (stands_on.get("agent") or {}).get("prompts"),
-        "settings": settings.deciding(),
+        "settings": settings.certified_members(),
         **scoring,
         "code": code_hash(),
         "judges": judges_wording(tasks.values()),
@@ -315,11 +315,11 @@ def repeat(path: Path, again: Path, number: int, parallel: int, snapshots: Seque
     if done.returncode:
         tail = done.stderr.strip().splitlines()
         kinds = {kind.exit_code: kind for kind in (DamagedInput, MissingCapability)}
-        said = tail[-1] if tail else f"code {done.returncode}"
+        error = tail[-1] if tail else f"code {done.returncode}"
         if done.returncode == UsageError.exit_code:
             elsewhere = f"{Path.cwd()}, for {settings.directory}, where the run was begun, is not here"
-            said += f" (the agent's files are looked for in {begun or elsewhere})"
-        raise kinds.get(done.returncode, StillwebError)(f"{path}: the repetition failed: {said}")
+            error += f" (the agent's files are looked for in {begun or elsewhere})"
+        raise kinds.get(done.returncode, StillwebError)(f"{path}: the repetition failed: {error}")
 
 
 def shuffled(jobs: list[Job], seed: str) -> list[Job]:
@@ -411,8 +411,8 @@ def _why(one: Trace, two: Trace) -> str:
         return f" ({again['end']}: {again['error']})"
     was, now = ((answer.get("aside") or {}).get("given_up", 0) for answer in (first, again))
     if was != now:
-        told = f"gave up {pluralize(now, 'model call')} under way, and {was} the first time"
-        return f" (its agent {told}: what it does hangs on the clock)"
+        cause = f"gave up {pluralize(now, 'model call')} under way, and {was} the first time"
+        return f" (its agent {cause}: what it does hangs on the clock)"
     if any("order" in (event.get("aside") or {}) for event in one.of("model")):
         return " (its agent has calls under way at once, and what it does hangs on which of them ends first)"
     return ""

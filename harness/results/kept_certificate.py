@@ -85,8 +85,8 @@ def changed_certificate(path: Path, certificate: Mapping[str, Any]) -> list[str]
         return [str(error)]
     if kept is None or other_traces(kept, certificate):
         return []
-    told = [n for n in certificate if n in kept and n not in (*UNHASHED, *VERSIONED)]
-    place, was, now = find_difference({n: kept[n] for n in told}, {n: certificate[n] for n in told})
+    members = [n for n in certificate if n in kept and n not in (*UNHASHED, *VERSIONED)]
+    place, was, now = find_difference({n: kept[n] for n in members}, {n: certificate[n] for n in members})
     if not place:
         return []
     gives = "run.json gives" if re.split(r"[.\[]", place)[0] in OF_THE_RUN else "its traces give"

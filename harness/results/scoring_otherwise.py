@@ -107,7 +107,9 @@ def score_otherwise(
 
     part = part_of(out)
     asked = judges is not None
-    begun = digest([settings.deciding(), hashes, [one and one.hash for _, _, one in files.attempts()]])
+    begun = digest(
+        [settings.certified_members(), hashes, [one and one.hash for _, _, one in files.attempts()]]
+    )
     with _claimed(part, begun if asked else "") as goes_on:
         try:
             new = RunFiles(part)
@@ -264,7 +266,7 @@ def _write_attempts(
     evaluator: Evaluator,
     asking: _Asking,
     parallel: int,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> list[str]:
     """Score the attempts, `parallel` at once, each into its own trace; return those whose score changed."""
     new.traces.mkdir(exist_ok=True)
@@ -299,7 +301,7 @@ def _write_attempts(
 
     def take() -> None:
         found.append(ahead.popleft().result())
-        told(len(found))
+        progress(len(found))
 
     try:
         for task, number, trace in files.attempts():

@@ -265,40 +265,42 @@ def score_run(
 
 def describe_left_out(files: RunFiles, summary: Summary) -> list[str]:
     """Return the remarks as sentences without a full stop. Failures are reported by `failed_attempts`."""
-    told = []
+    phrases = []
     settings = files.manifest()[0]
     if settings.prices and summary.unpriced:
         lacking = [one for one in summary.unpriced if one not in settings.prices]
-        told.append(
+        phrases.append(
             f"the cost is unknown, for --prices has none for {', '.join(lacking)}"
             if lacking
             else f"the cost is unknown, for an answer of {', '.join(summary.unpriced)} does not say what it used"
         )
     if fork := settings.fork:
-        told.append(
+        phrases.append(
             f"forked from attempt {fork['attempt']} at {fork['task']} of the run {fork['certificate'][:12]}: "
             f"{fork['model']} went on from step {fork['step']}"
         )
     if summary.part_of:
-        told.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
+        phrases.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
     if unread := unread_records(files):
-        told.append(f"{unread}: in no figure here")
+        phrases.append(f"{unread}: in no figure here")
     if again := files.made_again():
-        told.append(
+        phrases.append(
             f"{pluralize(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
         )
     if summary.cut_off:
-        told.append(f"{pluralize(summary.cut_off, 'answer')} of the model cut off by its limit of tokens")
+        phrases.append(f"{pluralize(summary.cut_off, 'answer')} of the model cut off by its limit of tokens")
     if summary.supposed:
         rules = ", ".join(f"{name} of {pluralize(n, 'task')}" for name, n in sorted(summary.supposed.items()))
-        told.append(f"supposed, for the rubric does not say it: {rules} (`stillweb rubric lint` names them)")
+        phrases.append(
+            f"supposed, for the rubric does not say it: {rules} (`stillweb rubric lint` names them)"
+        )
     if summary.unjudged:
         name, why = summary.unjudged[0]
         of = f"{len(summary.unjudged)} of {pluralize(summary.owed, 'attempt')}"
-        told.append(
+        phrases.append(
             f"in {of} the judge gave no answer that can be read ({name}: {one_line(why)}); `run --retry-failed` asks it again"
         )
-    return told
+    return phrases
 
 
 def unread_records(files: RunFiles) -> str:

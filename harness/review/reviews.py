@@ -63,8 +63,8 @@ def hints_of(trace: Trace) -> list[Hint]:
         *_of_text(trace, answer),
     ]
     wrong = [cell.get("reference_seen") for row in rows for cell in row if _is_wrong(cell)]
-    told = [one.seen for one in accepted_answers(trace) if one.seen is not None]
-    if not hints and ((wrong and all(wrong)) or any(told)):
+    places = [one.places for one in accepted_answers(trace) if one.places is not None]
+    if not hints and ((wrong and all(wrong)) or any(places)):
         text = "every right value was in a tool's output, and nothing upstream looks open"
         hints.append(Hint(COMPOSITION, text, (), False))
     return hints
@@ -160,10 +160,10 @@ def _of_text(trace: Trace, answer: Event | None) -> list[Hint]:
     """Return hints for a text answer. A value never seen may have to be computed, so it blocks no class."""
     from stillweb.harness.scoring.value_search import ToolOutputIndex, accepted_answers
 
-    looked = [one for one in accepted_answers(trace) if one.seen is not None]
+    looked = [one for one in accepted_answers(trace) if one.places is not None]
     if not looked or answer is None:
         return []
-    where = set().union(*(_events(one.seen) for one in looked))
+    where = set().union(*(_events(one.places) for one in looked))
     if not where:
         text = f"{looked[0].text!r} was never in a tool's output; it may have to be worked out"
         return [Hint("retrieval dependency not closed", text, (), False)]

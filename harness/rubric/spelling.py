@@ -45,8 +45,8 @@ def normalise_text(text: str) -> str:
 
 
 def _power(found: re.Match[str]) -> str:
-    said = found["raised"] or found["html"] or found["tex"] or found["text"]
-    exponent = int(said.translate(_SUPERSCRIPTS))
+    digits = found["raised"] or found["html"] or found["tex"] or found["text"]
+    exponent = int(digits.translate(_SUPERSCRIPTS))
     return f"{Decimal(found['factor'] or 1).scaleb(exponent):f}"
 
 

@@ -193,17 +193,17 @@ class _Models:
         from stillweb.harness.models.client import Reply, ToolRequest, Usage
 
         async def ask(session: str, body: Mapping[str, Any]) -> Reply:
-            said = await self._connection.ask("model", method=method, body=dict(body))
-            said["tool_calls"] = tuple(ToolRequest(**one) for one in said["tool_calls"])
-            said["items"], said["hosted"] = tuple(said["items"]), tuple(said["hosted"])
-            return Reply(**{**said, "usage": Usage(**said["usage"])})
+            reply = await self._connection.ask("model", method=method, body=dict(body))
+            reply["tool_calls"] = tuple(ToolRequest(**one) for one in reply["tool_calls"])
+            reply["items"], reply["hosted"] = tuple(reply["items"]), tuple(reply["hosted"])
+            return Reply(**{**reply, "usage": Usage(**reply["usage"])})
 
         return ask
 
     def begin(self, session: str) -> CallInProgress:
         return CallInProgress()  # the run numbers the call when it is told of it
 
-    async def rest(self, session: str) -> None:
+    async def wait_until_idle(self, session: str) -> None:
         await self._connection.ask("rest")
 
     def stop(self, session: str, error: BaseException) -> None:
@@ -246,7 +246,7 @@ async def _run(connection: _Connection) -> None:
         models=_Models(connection) if order["asks"] else None,
         environment=order["environment"],
         stop=Stop(**order["stop"]) if order["stop"] else None,
-        repeating=order["repeating"],
+        is_repetition=order["repeating"],
         workspace=Path.cwd(),
         fork=order["fork"],
         seconds=order["seconds"],

@@ -162,7 +162,7 @@ class PlainDisplay:
 
     def _still(self, seconds: float) -> str:
         running = [
-            f"{one.task.id}/{one.number} ({pluralize(one.spent.steps, 'model call')}, {pluralize(one.spent.calls, 'tool call')})"
+            f"{one.task.id}/{one.number} ({pluralize(one.usage.steps, 'model call')}, {pluralize(one.usage.calls, 'tool call')})"
             for one in list(self._running.values())
         ]
         named = ", ".join(running[:MOST_NAMED]) or "attempts elsewhere"
@@ -224,7 +224,7 @@ class LiveDisplay(PlainDisplay):
         for name in ("attempt", "model calls", "tool calls", "misses", "tokens", "cost"):
             table.add_column(name, justify="left" if name == "attempt" else "right")
         for session, attempt in list(self._running.items()):
-            spent = attempt.spent
+            spent = attempt.usage
             cost = "?" if spent.cost is None else f"{spent.cost:.4f}"
             table.add_row(
                 session, str(spent.steps), str(spent.calls), str(spent.misses), str(spent.tokens), cost

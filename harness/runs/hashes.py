@@ -71,8 +71,8 @@ def code_version() -> str:
 
 def contracts_hash(specs: Iterable[Any]) -> str:
     """Return the SHA-256 over the tools as shown to a model: name, description, schema, contract."""
-    told = [[spec.name, spec.description, spec.input_schema, spec.contract] for spec in specs]
-    return digest(sorted(told, key=lambda tool: json.dumps(tool, sort_keys=True)))
+    members = [[spec.name, spec.description, spec.input_schema, spec.contract] for spec in specs]
+    return digest(sorted(members, key=lambda tool: json.dumps(tool, sort_keys=True)))
 
 
 def rubrics_hash(rubrics: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = l
     cancelled, begun = _cancelled(), time.monotonic()
     try:
         async with asyncio.timeout(seconds) as timer:
-            with attempt.lanes.followed():
+            with attempt.lanes.as_root():
                 text: Any = await agent.run(attempt)
             attempt.stop_as_before()  # a faster repetition may get further than the first run did
         if seconds is not None and time.monotonic() - begun > seconds:  # it held the loop
@@ -62,14 +62,14 @@ async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = l
         if ending():
             raise asyncio.CancelledError from error  # the agent turned the cancellation into an error
         attempt.settle()
-        return _failed(attempt, attempt.lacking or _told_by(error), timed_out=timer.expired())
+        return _failed(attempt, attempt.machine_error or _told_by(error), timed_out=timer.expired())
     finally:
-        attempt.over = True
+        attempt.ended = True
     attempt.settle()
     if ending():
         raise asyncio.CancelledError  # the agent swallowed the cancellation
-    if attempt.lacking:
-        raise attempt.lacking
+    if attempt.machine_error:
+        raise attempt.machine_error
     # foreign code may return anything; a trace holds text only
     if text is not None and not isinstance(text, str):
         return None, "error", f"the agent's answer is no text but {type(text).__name__}"

@@ -97,7 +97,7 @@ class RunResources:
             return self.tools.session(name, folder)
         return self.tools.session(name) if self.tools else None
 
-    def ending(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Return True if another task than this one opened the workshop and is being cancelled.
 
         An attempt's own task can't tell: a TaskGroup of an agent's leaves its task counted as cancelled when

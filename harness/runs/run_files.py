@@ -51,9 +51,9 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 def must_be_same(path: Path, name: str, before: Any, now: Any, advice: str) -> None:
     """Raise UsageError, with both values, if what a run depends on is not what it was when the run began."""
-    if told := changes(name, before, now):
+    if changed := changes(name, before, now):
         raise UsageError(
-            f"{path}: {name} is not what it was when this run began ({'; '.join(told)}); {advice}"
+            f"{path}: {name} is not what it was when this run began ({'; '.join(changed)}); {advice}"
         )
 
 
@@ -159,7 +159,7 @@ class Settings:
     PLACES = ("snapshots", "tape", "tape_path", "agent", "directory", "source")
     PLACE_VARIABLES = re.compile(r"\w*(_BASE_URL(_\d+)?|_DIR|_CONDA_ENV)")  # those of judges are numbered
 
-    def deciding(self) -> dict[str, Any]:
+    def certified_members(self) -> dict[str, Any]:
         """Return the members that the certificate depends on."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
@@ -279,7 +279,7 @@ class RunFiles:
         if any(one.suffix != ".part" or one.read_bytes().count(b"\n") > 1 for one in begun):
             return
         if {one.name for one in self.path.iterdir()} <= {*names, self.traces.name, self.uploads.name}:
-            with self.alone():
+            with self.lock():
                 for one in (*(self.path / name for name in names), *begun):
                     one.unlink(missing_ok=True)
                 if self.uploads.is_dir():
@@ -353,7 +353,7 @@ class RunFiles:
 
     def _same(self, settings: Settings, lines: list[str], hashes: Mapping[str, Any]) -> None:
         before, stood_on = self.manifest()
-        old, new = (json.loads(json.dumps(one.deciding())) for one in (before, settings))
+        old, new = (json.loads(json.dumps(one.certified_members())) for one in (before, settings))
         for name in dict.fromkeys((*new, *old)):
             if old.get(name) != new.get(name):
                 raise UsageError(
@@ -429,7 +429,7 @@ class RunFiles:
                 yield task, number, trace
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep other processes of this machine from making attempts of the run.
 
         Raise UsageError while another process works on it.

@@ -111,7 +111,7 @@ def start_run(
         },
     )
     if not fresh:
-        with files.alone():  # another process that works on the run may read its settings again
+        with files.lock():  # another process that works on the run may read its settings again
             _move(files, settings)
     return files
 
@@ -206,7 +206,7 @@ def run_attempts(
     for interrupted ones.
     """
     files = RunFiles(path)
-    with files.alone():
+    with files.lock():
         files.set_aside_interrupted()
         jobs = remaining_attempts(files, retry_failed=retry_failed)
         # attempts made again, each with the trace to keep the agent's part from
@@ -219,11 +219,11 @@ def run_attempts(
                 judged[job] = there if _only_judged(there) else None
         if jobs:
             (path / "certificate.json").unlink(missing_ok=True)  # it describes the old traces
-        told = unsolvable or {}
+        reasons = unsolvable or {}
         jobs = [
             replace(
                 job,
-                unsolvable=told.get(job.task_id),
+                unsolvable=reasons.get(job.task_id),
                 known=known,
                 again=job in judged,
                 judged=judged.get(job),
@@ -331,9 +331,9 @@ async def run_one(shop: RunResources, job: Job, *, display: Display | None = Non
             requests=requests,
             on_change=display.changed if display else None,
             stop=known.stops.get((task.id, job.attempt)) if known else None,
-            repeating=known is not None,
+            is_repetition=known is not None,
             workspace=workspace,
-            hidden=shop.files.hidden(shop.settings),
+            hidden_paths=shop.files.hidden(shop.settings),
             allow_unconfined=shop.settings.allow_unconfined,
             fork=shop.settings.fork,
             seconds=time_of(shop.agent, shop.settings.limits.seconds, repeating=known is not None),
@@ -348,7 +348,7 @@ async def run_one(shop: RunResources, job: Job, *, display: Display | None = Non
         else:
             if (prepare := getattr(tools, "prepare", None)) is not None:
                 prepare()  # starts while the agent thinks about its first call
-            played = await play(shop.agent, attempt, ending=shop.ending)
+            played = await play(shop.agent, attempt, ending=shop.is_cancelled)
         score = await score_attempt(shop, attempt, played, tools, known)
         trace.finish()
     if display:

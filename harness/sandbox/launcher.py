@@ -186,10 +186,10 @@ class Launch:
                 os._exit(0)
         os.close(ours)
         with os.fdopen(shown, "rb") as pipe:
-            told = pipe.read().decode()
+            message = pipe.read().decode()
         os.waitpid(tried, 0)
-        if told:
-            raise OSError(0, told)
+        if message:
+            raise OSError(0, message)
 
     @property
     def _outside(self) -> str:

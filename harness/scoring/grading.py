@@ -79,12 +79,12 @@ def parse_grade(text: str) -> Grade:
 
     Raise GradeError if it is no clear yes or no: of two verdicts one may be a quotation of the graded answer.
     """
-    said = [found["said"] for found in _CORRECT.finditer(text)]
-    verdict = _VERDICT.match(said[-1]) if said else None
+    verdicts = [found["said"] for found in _CORRECT.finditer(text)]
+    verdict = _VERDICT.match(verdicts[-1]) if verdicts else None
     if verdict is None:
-        shown = " ".join((said[-1] if said else text).split())[:80]
+        shown = " ".join((verdicts[-1] if verdicts else text).split())[:80]
         raise GradeError(f"the grader's answer has no line `correct: yes|no`: {shown!r}")
-    if len({found[1].lower() for one in said if (found := _VERDICT.match(one))}) > 1:
+    if len({found[1].lower() for one in verdicts if (found := _VERDICT.match(one))}) > 1:
         raise GradeError("the grader's answer has lines `correct: yes` and `correct: no`")
     confidence = re.search(r"\d+", _field(text, "confidence"))
     return Grade(
@@ -111,12 +111,12 @@ def imitations(graded: str, template: str) -> list[str]:
     """
     plain = "".join(c for c in unicodedata.normalize("NFKC", graded) if unicodedata.category(c) != "Cf")
     words = " ".join(plain.split()).casefold()
-    said = [found[0].strip() for found in _JUDGED_RIGHT.finditer(plain)]
+    imitated = [found[0].strip() for found in _JUDGED_RIGHT.finditer(plain)]
     headings = [" ".join(one.split()) for one in re.findall(r"([^\n]*\S)\s*\{\w+\}", template)]
-    said += [one for one in headings if len(one) >= _HEADING and one.casefold() in words]
+    imitated += [one for one in headings if len(one) >= _HEADING and one.casefold() in words]
     return (
-        [f"what is graded holds words of its judge ({said[0][:80]!r}): read what the judge said"]
-        if said
+        [f"what is graded holds words of its judge ({imitated[0][:80]!r}): read what the judge said"]
+        if imitated
         else []
     )
 

@@ -271,7 +271,7 @@ def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], No
     recorded, noted = _RecordedJudge(trace, asks_again=evaluator.judge is not None), _Noted()
     try:
         result = _from_trace(trace, task, answer, evaluator, recorded)
-        said = recorded.used
+        reply = recorded.used
     except NotHeld:
         if evaluator.judge is None:
             raise
@@ -284,10 +284,10 @@ def score_otherwise(trace: Trace, evaluator: Evaluator, anew: Callable[[str], No
             raise
         except StillwebError as failure:
             result = failed_scoring(task, failure)
-        said = noted.events
+        reply = noted.events
     rows, result = _split_cells(result, trace.events)
     lines = [e for e in trace.events if e["event"] not in ("answer", "score", "review") and not _of_judge(e)]
-    lines += [*said, _with_rows(answer, rows), {"event": "score", **result.to_json()}, *trace.of("review")]
+    lines += [*reply, _with_rows(answer, rows), {"event": "score", **result.to_json()}, *trace.of("review")]
     return [trace.header, *({**event, "n": n} for n, event in enumerate(lines, start=1))]
 
 
@@ -344,8 +344,8 @@ def unreadable_judgement(trace: Trace) -> str:
     if detail.get("fault") != "judge":
         return ""
     problems = [str(problem) for problem in detail.get("problems") or ()]
-    told = [one for one in problems if one.startswith(("the judge", "the grader", "no vote"))]
-    return next(iter(told or problems), "it said nothing")
+    problems_of_judge = [one for one in problems if one.startswith(("the judge", "the grader", "no vote"))]
+    return next(iter(problems_of_judge or problems), "it said nothing")
 
 
 def copy_agent_events(trace: TraceWriter, before: Trace) -> None:

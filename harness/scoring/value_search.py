@@ -100,8 +100,8 @@ class ExpectedAnswer:
     """
 
     text: str
-    seen: list[Place] | None = None
-    asked: bool = False
+    places: list[Place] | None = None
+    in_question: bool = False
 
 
 def accepted_answers(trace: Trace) -> list[ExpectedAnswer]:
@@ -119,7 +119,7 @@ def accepted_answers(trace: Trace) -> list[ExpectedAnswer]:
     return [
         ExpectedAnswer(text)
         if len(text) > _MOST
-        else ExpectedAnswer(text, asked=True)
+        else ExpectedAnswer(text, in_question=True)
         if question.anywhere(text)
         else ExpectedAnswer(text, seen.anywhere(text))
         for text in texts

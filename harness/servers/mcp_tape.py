@@ -65,20 +65,20 @@ _READS = re.compile(
 
 def request_of(server: str, method: str, params: dict[str, Any], *, reads: bool = False) -> Request:
     """Return a call as an HTTP request. What tells of the client alone (`_meta`, `initialize`) is left out."""
-    said = {name: value for name, value in params.items() if name != "_meta" and value is not None}
+    members = {name: value for name, value in params.items() if name != "_meta" and value is not None}
     if method == "initialize":
-        said = {}
+        members = {}
     path = method
     if method in ("tools/call", "prompts/get"):
-        said["arguments"] = said.get("arguments") or {}
-        path = f"{method}/{quote(str(said.get('name', '')), safe='')}"
+        members["arguments"] = members.get("arguments") or {}
+        path = f"{method}/{quote(str(members.get('name', '')), safe='')}"
     safe = reads or _READS.fullmatch(method) is not None
     if method in ("initialize", "server/discover") or method.endswith("/list"):
         # a site of its own: no call changes what a server says of itself, unless it was recorded so
         server += "-about"
     fields = (("Host", f"{server}.invalid"), *_JSON)
     return Request(
-        "QUERY" if safe else "POST", f"http://{server}.invalid/{path}", fields, rfc8785.dumps(said)
+        "QUERY" if safe else "POST", f"http://{server}.invalid/{path}", fields, rfc8785.dumps(members)
     )
 
 
@@ -130,7 +130,7 @@ class Recording:
         for message in _messages(line):
             with self._lock:
                 if isinstance(message.get("method"), str):
-                    self._told(message)
+                    self._note_answer(message)
                 elif (call := self._calls.pop(message.get("id"), None)) is not None:
                     try:
                         self._store(call, message)
@@ -154,7 +154,7 @@ class Recording:
         """Return True for an answer to a request of ours, which the client must not see."""
         return any(str(message.get("id", "")).startswith("stillweb-") for message in _messages(line))
 
-    def _told(self, message: dict[str, Any]) -> None:
+    def _note_answer(self, message: dict[str, Any]) -> None:
         if "id" not in message:
             token = _object(message.get("params")).get("progressToken")
             for call in self._calls.values():
@@ -182,8 +182,8 @@ class Recording:
             if isinstance(info, dict) and not self._named:
                 self._name, self._named = slug(str(info.get("name", ""))), True
             if method in ("initialize", "server/discover") and info is not None:
-                told = {"server": info, "command": [Path(self._command[0]).name, *self._command[1:]]}
-                self._writer.metadata(SERVER + self._name, self._redact_value(told))
+                header = {"server": info, "command": [Path(self._command[0]).name, *self._command[1:]]}
+                self._writer.metadata(SERVER + self._name, self._redact_value(header))
             tools = result.get("tools") if method == "tools/list" else None
             for tool in map(_object, tools if isinstance(tools, list) else ()):
                 if _object(tool.get("annotations")).get("readOnlyHint"):
@@ -206,7 +206,7 @@ class Recording:
         self.stored += 1
 
     def _redact_value(self, value: Any) -> Any:
-        return json.loads(self._redact.told(json.dumps(value).encode()))
+        return json.loads(self._redact.redact_known(json.dumps(value).encode()))
 
 
 def _messages(line: bytes) -> list[dict[str, Any]]:
@@ -259,7 +259,7 @@ def bridge() -> None:
     from mcp.shared.message import SessionMessage
     from mcp.types import JSONRPCMessage
 
-    told = json.loads(os.environ.pop(_BRIDGED))
+    settings = json.loads(os.environ.pop(_BRIDGED))
     failed: list[str] = []  # the SDK logs failures, and goes on
 
     async def pump() -> None:
@@ -291,8 +291,8 @@ def bridge() -> None:
         timeout = httpx.Timeout(30, read=300)
         with scope:
             async with (
-                Watched(headers=told["headers"], follow_redirects=True, timeout=timeout) as http,
-                streamable_http_client(told["url"], http_client=http) as (read, write, _),
+                Watched(headers=settings["headers"], follow_redirects=True, timeout=timeout) as http,
+                streamable_http_client(settings["url"], http_client=http) as (read, write, _),
                 anyio.create_task_group() as group,
             ):
                 group.start_soon(answers, read)
@@ -306,7 +306,7 @@ def bridge() -> None:
     except* httpx.HTTPError as group:  # the SDK raises some of them, too
         failed.append(str(group))
     if failed:
-        where = told["url"].partition("?")[0]
+        where = settings["url"].partition("?")[0]
         sys.stderr.write(
             f"stillweb: {where}: the MCP server can't be reached: {failed[0]}. Check URL and --header\n"
         )
@@ -500,13 +500,13 @@ def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
 
     try:
         body = strict_json(data.decode())
-        told = {name: body[name] for name in ("result", "error") if name in body}
+        members = {name: body[name] for name in ("result", "error") if name in body}
         notes = [{"jsonrpc": "2.0", **note} for note in body.get("notifications", ())]
-        if len(told) != 1 or any("id" in note for note in notes):
+        if len(members) != 1 or any("id" in note for note in notes):
             raise ValueError("an answer is a result or an error, and asks nothing")
-        answered = JSONRPCError if "error" in told else JSONRPCResponse
+        answered = JSONRPCError if "error" in members else JSONRPCResponse
         for one in (
-            answered(jsonrpc="2.0", id=0, **told),
+            answered(jsonrpc="2.0", id=0, **members),
             *(JSONRPCNotification.model_validate(note) for note in notes),
         ):
             one.model_dump_json()  # half a surrogate pair can't be sent
@@ -515,7 +515,7 @@ def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
         raise DamagedInput(
             f"{capture.filename}: at {capture.offset}: the recorded answer is no JSON-RPC: {why}"
         ) from error
-    return {**told, "notifications": notes}
+    return {**members, "notifications": notes}
 
 
 def make_server(tape: Tape) -> Server[Any, Any]:

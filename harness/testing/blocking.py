@@ -91,7 +91,7 @@ class NetworkBlock:
     def permits_name(self, name: str) -> bool:
         return name.lower() in {allowed.rpartition(":")[0] or allowed for allowed in self.allowed}
 
-    def found(self, name: str, addresses: Iterable[str]) -> None:
+    def allow_addresses(self, name: str, addresses: Iterable[str]) -> None:
         """Allow the addresses that an allowed name resolved to."""
         for allowed in list(self.allowed):
             host, _, port = allowed.rpartition(":")
@@ -100,7 +100,7 @@ class NetworkBlock:
             elif host == name:
                 self._found |= {f"{address}:{port}" for address in addresses}
 
-    def tried(self, what: str) -> None:
+    def note_attempt(self, what: str) -> None:
         if os.getpid() == self._process:
             self._attempts.append(what)
         else:
@@ -121,7 +121,7 @@ class NetworkBlock:
 
     def refuse(self, what: str) -> NetworkBlocked:
         """Record an attempt and return the error to raise for it."""
-        self.tried(what)
+        self.note_attempt(what)
         return NetworkBlocked(
             f"the network is blocked in this test: {what}; go through the stillweb fixtures, or name the address "
             "in the marker: allow=('host:port',) or allow=('loopback',)"
@@ -266,7 +266,7 @@ def _install() -> None:
         def look_up(host: Any, *rest: Any, **more: Any) -> Any:
             answer = real[socket, name](host, *rest, **more)
             for blocked in NetworkBlock._active:
-                blocked.found(_name(host).lower(), _ADDRESSES[name](answer))
+                blocked.allow_addresses(_name(host).lower(), _ADDRESSES[name](answer))
             return answer
 
         return look_up

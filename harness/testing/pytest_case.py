@@ -144,7 +144,7 @@ class Case:
         from stillweb.harness.tools import Toolset, http_hosts
 
         return http_hosts(
-            self._kept(
+            self._close_at_end(
                 Toolset(
                     self.shelf.snapshot,
                     ("serper-mcp",),
@@ -154,7 +154,7 @@ class Case:
             )
         )
 
-    def _kept(self, toolset: Toolset) -> Toolset:
+    def _close_at_end(self, toolset: Toolset) -> Toolset:
         """Close the toolset, its browser and its gateway at the end of the test; return the toolset."""
 
         def close() -> None:
@@ -255,7 +255,7 @@ class Case:
         if any(":" not in name and load(name).name.startswith(BROWSER) for name in chosen):
             # the test's gateway writes the pages' misses into its ledger, and has the same session
             options.setdefault("gateway", self._server)
-        toolset = self._kept(
+        toolset = self._close_at_end(
             Toolset(
                 self.shelf.snapshot,
                 chosen,
@@ -289,22 +289,22 @@ class Case:
         misses = self.misses()
         if len(misses) > self.max_misses:
             many = f"{pluralize(len(misses), 'request')} {'is' if len(misses) == 1 else 'are'}"
-            return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.told()}"
+            return f"{many} not in the snapshot ({self.max_misses} allowed)\n{self.misses_text()}"
         if self.max_expected_wrong is not None and self.expected_wrong() > self.max_expected_wrong:
             return (
                 f"{self.expected_wrong():.2f} answers are expected to be wrong "
                 f"({self.max_expected_wrong:g} allowed); record what was presumed, or raise min_confidence"
             )
         if self.blocked.attempts:
-            return f"the network is blocked in this test; it tried\n{self.tried()}"
+            return f"the network is blocked in this test; it tried\n{self.attempts_text()}"
         return None
 
-    def tried(self) -> str:
+    def attempts_text(self) -> str:
         """Return a text with the refused network attempts and the remedy; "" if there are none."""
         attempts = self.blocked.attempts
         return "\n".join([*attempts, REMEDY]) if attempts else ""
 
-    def told(self) -> str:
+    def misses_text(self) -> str:
         """Return a text with the misses, their nearest captures and the differences."""
         lines: list[str] = []
         for entry in self.misses():
@@ -471,4 +471,4 @@ class _Refusing:
             tunnel = asked.startswith("CONNECT ")
             place = asked.removeprefix("CONNECT ") if tunnel else asked.rpartition(" ")[2]
             if asked and not errand(f"https://{place}/" if tunnel else place):
-                self._blocked.tried(f"asking for {place if tunnel else asked}")
+                self._blocked.note_attempt(f"asking for {place if tunnel else asked}")

@@ -117,9 +117,9 @@ class SharedSnapshots:
                 kept = name in self.replayed and (name, capture.exact) not in anew
                 if kept or name not in self.sessions:
                     copy_capture(old, capture, self._writer)
-            for uri, said in old.conversations():
-                if str(said.get("session", "")) not in self.sessions:
-                    self._writer.metadata(uri, said)
+            for uri, conversation in old.conversations():
+                if str(conversation.get("session", "")) not in self.sessions:
+                    self._writer.metadata(uri, conversation)
             for view in old.views():
                 if view.session not in self.sessions:
                     copy_view(old, view, self._writer)
@@ -149,15 +149,15 @@ def read_mode(text: str) -> str:
 
 def close_all(shelves: Sequence[SharedSnapshots]) -> list[str]:
     """Close every shelf, even if one fails; return the errors."""
-    told: list[str] = []
+    problems: list[str] = []
 
     def close(shelf: SharedSnapshots) -> None:
         try:
             shelf.close()
         except StillwebError as error:
-            told.append(str(error))
+            problems.append(str(error))
 
     with contextlib.ExitStack() as stack:
         for shelf in shelves:
             stack.callback(close, shelf)
-    return told
+    return problems

@@ -60,11 +60,11 @@ def in_process(
             with lock:
                 reply = answerer.answer(request, state)
             if (held := reply.held) is not None:
-                reply.held = held._replace(late=lambda: locked(held.late))
+                reply.held = held._replace(make=lambda: locked(held.make))
             return reply
         with lock:
-            met = answerer.meets(request, state)
-            reply_of_fault = answerer.instead(request, state, met) if met is not None else None
+            fault = answerer.meets(request, state)
+            reply_of_fault = answerer.instead(request, state, fault) if fault is not None else None
         if reply_of_fault is not None:
             return reply_of_fault
         try:
@@ -72,7 +72,7 @@ def in_process(
         except Exception as error:  # noqa: BLE001 -- custom code: the client gets an error, as from a gateway
             made = broken_host(name, error)
         with lock:
-            return answerer.virtual(request, state, made, met)
+            return answerer.virtual(request, state, made, fault)
 
     return answer
 
@@ -117,7 +117,7 @@ class SnapshotTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 raise httpx.ReadTimeout("The read operation timed out", request=request)
             if reply.held.reset:
                 raise httpx.ReadError("Connection reset by peer", request=request)
-            reply = reply.held.late() or reply
+            reply = reply.held.make() or reply
         if reply.cut:
             raise httpx.RemoteProtocolError(CUT, request=request)
         return httpx.Response(
@@ -168,7 +168,7 @@ def requests_adapter(answer: Answer) -> Any:
                     raise requests.ReadTimeout(f"Read timed out. (read timeout={patience})", request=request)
                 if reply.held.reset:
                     raise requests.ConnectionError("Connection reset by peer", request=request)
-                reply = reply.held.late() or reply
+                reply = reply.held.make() or reply
             if reply.cut:
                 raise requests.exceptions.ChunkedEncodingError(CUT, request=request)
             raw = HTTPResponse(

@@ -50,14 +50,14 @@ class BrowserSession(Browsing):
         return await self.shared.run(self._call(name, dict(arguments)))
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        if not await self.lost():
+        if not await self.is_lost():
             try:
                 result = await self._answered_call(name, arguments)
             except PlaywrightError:
-                if not await self.lost():
+                if not await self.is_lost():
                     raise
             else:
-                if not (result.is_error and await self.lost()):
+                if not (result.is_error and await self.is_lost()):
                     return result
         raise StillwebError(
             "the browser has ended, and the pages of all attempts with it. Make the attempts again: --retry-failed"
@@ -77,7 +77,7 @@ class BrowserSession(Browsing):
                     arguments.setdefault(key, one["default"])
             await self._tab_ready()
             assert self.traffic is not None
-            since = self.told
+            since = self.answers_reported
             reply, lacks, failed = Reply(self), None, None
             try:
                 self._refuse_outside(arguments.get("filename"))
@@ -99,7 +99,7 @@ class BrowserSession(Browsing):
             else:
                 await reply.finish()
             missed = self.new_misses()
-            reply.missed(missed)
+            reply.add_misses(missed)
             return await self._answer(reply, since, [one.url for one in missed], lacks, failed)
 
     async def look(self) -> PageSnapshot | None:

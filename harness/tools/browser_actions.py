@@ -58,7 +58,7 @@ async def navigate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
 async def navigate_back(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """Go back in the history: `browser_navigate_back`."""
     await session.page.go_back(wait_until="commit")
-    await session.rest()
+    await session.wait_until_quiet()
     reply.with_snapshot = True
     reply.code("await page.goBack();")
 
@@ -66,7 +66,7 @@ async def navigate_back(session: Browsing, given: dict[str, Any], reply: Reply) 
 async def snapshot(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     """Show the accessibility snapshot of the page or an element: `browser_snapshot`."""
     root = (await session.locate(given["target"]))[0] if given.get("target") else None
-    await session.rest()
+    await session.wait_until_quiet()
     depth = int(given["depth"]) if "depth" in given else None
     reply.explicit = (root, depth, given.get("boxes"))
 
@@ -82,8 +82,8 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
         shown += [f"button: {js_string(button)}"] if button != "left" else []
     if modifiers:
         options["modifiers"] = modifiers
-        told = [word for names, word in _MODIFIERS if names & set(modifiers)]
-        shown.append(f"modifiers: [{', '.join(map(js_string, told))}]")
+        keys = [word for names, word in _MODIFIERS if names & set(modifiers)]
+        shown.append(f"modifiers: [{', '.join(map(js_string, keys))}]")
     verb = "dblclick" if given.get("doubleClick") else "click"
     reply.with_snapshot = True
     more = "{\n  " + ",\n  ".join(shown) + "\n}" if shown else ""
@@ -92,8 +92,8 @@ async def click(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     chooses = await opens_chooser(locator)
     await session.until_dialog(action(**options))
     if chooses:
-        await session.tab.chosen()
-    await session.rest()
+        await session.tab.wait_for_chooser()
+    await session.wait_until_quiet()
 
 
 async def hover(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -102,7 +102,7 @@ async def hover(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     reply.with_snapshot = True
     reply.code(f"await page.{code}.hover();")
     await session.until_dialog(locator.hover(timeout=GIVEN_MS))
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -111,7 +111,7 @@ async def drag(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     end, end_code = await session.locate(given["endTarget"], given.get("endElement"))
     reply.with_snapshot = True
     await session.until_dialog(start.drag_to(end, timeout=GIVEN_MS))
-    await session.rest()
+    await session.wait_until_quiet()
     reply.code(f"await page.{start_code}.dragTo(page.{end_code});")
 
 
@@ -129,7 +129,7 @@ async def type_text(session: Browsing, given: dict[str, Any], reply: Reply) -> N
         reply.with_snapshot = True
         reply.code(f"await page.{code}.press('Enter');")
         await session.until_dialog(locator.press("Enter", timeout=GIVEN_MS))
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -140,10 +140,10 @@ async def press_key(session: Browsing, given: dict[str, Any], reply: Reply) -> N
     reply.with_snapshot = key == "Enter"
     pressing = session.until_dialog(session.page.keyboard.press(key))
     if _CLIPS.fullmatch(key):
-        session.copied = await session.shared.clipboard.during(pressing, session.copied)
+        session.clipboard = await session.shared.clipboard.during(pressing, session.clipboard)
     else:
         await pressing
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -153,7 +153,7 @@ async def select_option(session: Browsing, given: dict[str, Any], reply: Reply) 
     reply.with_snapshot = True
     reply.code(f"await page.{code}.selectOption({shown});")
     await session.until_dialog(locator.select_option(values, timeout=GIVEN_MS))
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -170,7 +170,7 @@ async def fill_form(session: Browsing, given: dict[str, Any], reply: Reply) -> N
         else:
             await session.until_dialog(locator.select_option(label=value, timeout=GIVEN_MS))
             reply.code(f"await page.{code}.selectOption({js_string(value)});")
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -201,7 +201,7 @@ async def wait_for(session: Browsing, given: dict[str, Any], reply: Reply) -> No
         else:
             raise Problem(fill_string("timeout", ms=ACTION_MS))
     reply.result(fill_string("waited", what=text or gone or _number(time)))
-    await session.rest()
+    await session.wait_until_quiet()
     reply.with_snapshot = True
 
 
@@ -295,7 +295,7 @@ async def evaluate(session: Browsing, given: dict[str, Any], reply: Reply) -> No
         return
     finally:
         task.cancel()
-    await session.rest()
+    await session.wait_until_quiet()
     if answer is None:
         return  # a dialog blocks the evaluation
     text, called = answer
@@ -369,12 +369,12 @@ async def handle_dialog(session: Browsing, given: dict[str, Any], reply: Reply) 
     """Accept or dismiss the dialog: `browser_handle_dialog`."""
     dialog = session.tab.dialog
     assert dialog is not None
-    session.tab.answered()
+    session.tab.forget_dialog()
     if given["accept"]:
         await dialog.accept(given.get("promptText") or "")
     else:
         await dialog.dismiss()
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -383,7 +383,7 @@ async def resize(session: Browsing, given: dict[str, Any], reply: Reply) -> None
     _refuse_area(width, height)
     reply.code(f"await page.setViewportSize({{ width: {width}, height: {height} }});")
     await session.page.set_viewport_size({"width": width, "height": height})
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def close(session: Browsing, given: dict[str, Any], reply: Reply) -> None:

@@ -81,9 +81,9 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
         files = await asyncio.to_thread(read_files, paths or [], session.workspace, "upload_folder")
     except Problem as problem:
         if not problem.bare:  # the real server closes the chooser before it looks for the file
-            session.tab.took()
+            session.tab.take_chooser()
         raise
-    chooser = session.tab.took()
+    chooser = session.tab.take_chooser()
     assert chooser is not None
     if paths is not None:
         if len(files) > 1 and not chooser.is_multiple():
@@ -94,7 +94,7 @@ async def file_upload(session: Browsing, given: dict[str, Any], reply: Reply) ->
             reply.files = file_digests(files)
         except PlaywrightError:
             raise Problem(fill_string("context_lost")) from None
-    await session.rest()
+    await session.wait_until_quiet()
 
 
 async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
@@ -107,7 +107,7 @@ async def drop(session: Browsing, given: dict[str, Any], reply: Reply) -> None:
     files = await asyncio.to_thread(read_files, paths or [], session.workspace, "drop_folder")
     await session.until_dialog(locator.drop({"files": files, "data": data}, timeout=GIVEN_MS))
     reply.files = file_digests(files)
-    await session.rest()
+    await session.wait_until_quiet()
     parts: dict[str, Any] = {} if data is None else {"data": data}
     if paths:
         parts["files"] = paths[0] if len(paths) == 1 else paths

@@ -72,7 +72,7 @@ class Reply:
                 else await where.aria_snapshot(mode="ai", depth=depth, boxes=boxes, timeout=GIVEN_MS)
             )
 
-    def missed(self, missed: Iterable[MissedRequest]) -> None:
+    def add_misses(self, missed: Iterable[MissedRequest]) -> None:
         """List the requests of the page that were missed and matter, so that the page is not taken for complete."""
         said_already = "\n".join(self.sections.errors)
         lines = [

@@ -69,20 +69,21 @@ class Browsing:
     current: int = 0
     context: BrowserContext | None = None
     traffic: Traffic | None = None
-    told: int = 0  # number of answers that calls have reported
+    answers_reported: int = 0  # number of answers that calls have reported
     left_out: int = 0  # number of answers that were dropped, as calls have reported
-    told_missed: int = 0  # number of the gateway's misses that calls have reported
+    misses_reported: int = 0  # number of the gateway's misses that calls have reported
     told_faults: int = 0  # likewise, of answers that faults changed
     doubted: bool = False  # True if an answer was ambiguous and no call has reported it
     unsure: Confidence | None = (
         None  # in the answers that are less than certain and that no call has reported
     )
-    ahead: Counter[str] = field(default_factory=Counter)  # reported misses that the browser has not seen yet
+    # reported misses that the browser has not seen yet
+    misses_ahead: Counter[str] = field(default_factory=Counter)
     workspace: Workspace = field(default_factory=Workspace)  # its files may be given to pages
-    copied: str = ""  # text on the session's clipboard
+    clipboard: str = ""  # text on the session's clipboard
     # names of downloaded files that no call has reported
     downloads: Newest[str] = field(default_factory=lambda: Newest(MOST_DOWNLOADS, len))
-    _kept: asyncio.Event = field(default_factory=asyncio.Event)  # set if `downloads` is not empty
+    _has_downloads: asyncio.Event = field(default_factory=asyncio.Event)  # set if `downloads` is not empty
     _lock: asyncio.Lock | None = None
 
     async def prepare(self) -> None:
@@ -99,14 +100,14 @@ class Browsing:
 
     async def _close(self) -> None:
         context, self.context = self.context, None
-        self.tabs, self.current, self.told, self.left_out = [], 0, 0, 0
+        self.tabs, self.current, self.answers_reported, self.left_out = [], 0, 0, 0
         self.doubted, self.unsure = False, None
-        self.ahead.clear()
+        self.misses_ahead.clear()
         if context is not None:
             with contextlib.suppress(PlaywrightError):  # the browser has ended
                 await context.close()
 
-    async def lost(self) -> bool:
+    async def is_lost(self) -> bool:
         """Return True if the browser has ended, or its driver, and the session's pages with it."""
         try:
             if self.context is not None:
@@ -126,21 +127,21 @@ class Browsing:
         assert self.traffic is not None
         found: dict[str, MissedRequest] = {}
         all_of_them = self.gateway.missed(self.name)
-        fresh = Counter(one_name(one.url) for one in all_of_them[self.told_missed :])
-        for answer in self.traffic.answers[self.told :]:
+        fresh = Counter(one_name(one.url) for one in all_of_them[self.misses_reported :])
+        for answer in self.traffic.answers[self.answers_reported :]:
             if answer.verdict != "miss":
                 continue
             name = one_name(answer.url)
-            if not fresh[name] and self.ahead[name]:  # the previous call reported it
-                self.ahead[name] -= 1
+            if not fresh[name] and self.misses_ahead[name]:  # the previous call reported it
+                self.misses_ahead[name] -= 1
                 continue
             fresh[name] -= fresh[name] > 0
             found[answer.url] = MissedRequest(answer.url, answer.kind, answer.kind not in NEVER_MISSED)
-        self.ahead.update(fresh)
-        for one in unseen_by_browser(found, all_of_them[self.told_missed :]):
+        self.misses_ahead.update(fresh)
+        for one in unseen_by_browser(found, all_of_them[self.misses_reported :]):
             found.setdefault(one.url, one)
         small = {masked_url(one.url) for one in all_of_them if not one.matters}
-        self.told, self.told_missed = len(self.traffic.answers), len(all_of_them)
+        self.answers_reported, self.misses_reported = len(self.traffic.answers), len(all_of_them)
         return [
             one._replace(matters=one.matters and masked_url(url) not in small)
             for url, one in sorted(found.items())
@@ -194,7 +195,7 @@ class Browsing:
 
     async def _keeps(self, download: Download) -> None:
         self.downloads.append(download.suggested_filename)
-        self._kept.set()
+        self._has_downloads.set()
         # nobody reads the file, and a page may start downloads without an end
         with contextlib.suppress(PlaywrightError):  # the page has gone
             await download.delete()
@@ -202,12 +203,12 @@ class Browsing:
     async def _file_kept(self) -> None:
         """Wait up to 10 seconds until the browser reports a download."""
         with contextlib.suppress(TimeoutError):  # the page may have navigated away meanwhile
-            await asyncio.wait_for(self._kept.wait(), 10)
+            await asyncio.wait_for(self._has_downloads.wait(), 10)
 
     def told_downloads(self) -> Newest[str]:
         """Return the names of the files downloaded since the last call, in order, and forget them."""
         names, self.downloads = self.downloads, Newest(MOST_DOWNLOADS, len)
-        self._kept.clear()
+        self._has_downloads.clear()
         return names
 
     def told_left_out(self) -> int:
@@ -238,7 +239,7 @@ class Browsing:
     async def until_dialog(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run `work`; return None without waiting for its end if a dialog blocks the page."""
         task = asyncio.ensure_future(work)
-        held = asyncio.ensure_future(self.tab.held.wait())
+        held = asyncio.ensure_future(self.tab.dialog_opened.wait())
         try:
             await asyncio.wait({task, held}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
@@ -249,7 +250,7 @@ class Browsing:
             if not task.done():  # a dialog blocks it, or the call was cancelled
                 task.add_done_callback(_forget)
 
-    async def rest(self) -> None:
+    async def wait_until_quiet(self) -> None:
         """Wait until the current page is quiet, or a dialog blocks it."""
         assert self.traffic is not None
         if self.tab.dialog is None:
@@ -301,7 +302,7 @@ class Browsing:
             if view is not None:
                 if "#" in view.url:  # navigation to a fragment of the current page would not reload it
                     await self.page.goto("about:blank")
-                await self.until_dialog(driver.begin(view.url))
+                await self.until_dialog(driver.open_start(view.url))
                 for number, step in enumerate(view.steps, start=1):
                     await self.until_dialog(driver.perform(step, number))
                 return view.address

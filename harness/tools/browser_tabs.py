@@ -55,7 +55,7 @@ class Message:
 class Console:
     """Newest messages of a console, within bounds, and the numbers of all its messages by level."""
 
-    kept: deque[Message] = field(default_factory=deque)
+    messages: deque[Message] = field(default_factory=deque)
     levels: Counter[str] = field(default_factory=Counter)
     size: int = 0  # characters of `kept`
 
@@ -66,14 +66,14 @@ class Console:
 
     def extend(self, later: Console) -> None:
         self.levels += later.levels
-        for message in later.kept:
+        for message in later.messages:
             self._keep(message)
 
     def _keep(self, message: Message) -> None:
-        self.kept.append(message)
+        self.messages.append(message)
         self.size += len(str(message))
-        while len(self.kept) > MOST_MESSAGES or self.size > MOST_TEXT:
-            self.size -= len(str(self.kept.popleft()))
+        while len(self.messages) > MOST_MESSAGES or self.size > MOST_TEXT:
+            self.size -= len(str(self.messages.popleft()))
 
 
 @dataclass(eq=False)
@@ -85,11 +85,11 @@ class Tab:
     older: Console = field(default_factory=Console)
     requests: Newest[Request] = field(default_factory=lambda: _requests())
     dialog: Dialog | None = None
-    held: asyncio.Event = field(default_factory=asyncio.Event)  # set while a dialog is open
+    dialog_opened: asyncio.Event = field(default_factory=asyncio.Event)  # set while a dialog is open
     chooser: FileChooser | None = None
-    choosing: asyncio.Event = field(default_factory=asyncio.Event)
+    chooser_opened: asyncio.Event = field(default_factory=asyncio.Event)
     status: tuple[int, str] | None = None
-    landed: Request | None = None  # the last document request that was answered
+    document: Request | None = None  # the last document request that was answered
     header: list[str] = field(default_factory=list)  # the lines of the "Page" section in the last result
 
     def __post_init__(self) -> None:
@@ -119,25 +119,25 @@ class Tab:
         request = response.request
         if request.is_navigation_request() and request.frame == self.page.main_frame:
             self.status = (response.status, response.status_text)
-            self.landed = request
+            self.document = request
 
     def _dialog(self, dialog: Dialog) -> None:
         self.dialog = dialog
-        self.held.set()
+        self.dialog_opened.set()
 
     def _chooser(self, chooser: FileChooser) -> None:
         self.chooser = chooser
-        self.choosing.set()
+        self.chooser_opened.set()
 
-    async def chosen(self) -> None:
+    async def wait_for_chooser(self) -> None:
         """Wait for the file chooser that an element just opened."""
         with contextlib.suppress(TimeoutError):  # the page may have stopped the click
-            await asyncio.wait_for(self.choosing.wait(), 10)
+            await asyncio.wait_for(self.chooser_opened.wait(), 10)
 
-    def took(self) -> FileChooser | None:
+    def take_chooser(self) -> FileChooser | None:
         """Return the file chooser and forget it."""
         chooser, self.chooser = self.chooser, None
-        self.choosing.clear()
+        self.chooser_opened.clear()
         return chooser
 
     @property
@@ -147,15 +147,15 @@ class Tab:
 
     def came_as_file(self) -> bool:
         """Return True, once, if the last document became a download instead of a page."""
-        if self.landed is None or self.landed.failure is None:
+        if self.document is None or self.document.failure is None:
             return False
-        self.landed = None
+        self.document = None
         return True
 
-    def answered(self) -> None:
+    def forget_dialog(self) -> None:
         """Forget the dialog after it was answered."""
         self.dialog = None
-        self.held.clear()
+        self.dialog_opened.clear()
 
     @property
     def url(self) -> str:
@@ -193,7 +193,7 @@ class Tab:
         for console in (self.older, self.messages) if everything else (self.messages,):
             shown.extend(console)
         chosen = LEVELS[: LEVELS.index(level) + 1]
-        lines = [str(message) for message in shown.kept if message.level in chosen]
+        lines = [str(message) for message in shown.messages if message.level in chosen]
         count = sum(shown.levels[one] for one in chosen)
         head = [fill_string("messages", total=total, errors=errors, warnings=warnings)]
         if len(lines) != total:
@@ -203,7 +203,7 @@ class Tab:
         return "\n".join([*head, "", *lines])
 
     async def network(self, static: bool, pattern: str | None) -> str | None:
-        """Return the result of `browser_network_requests`, or None for an invalid pattern. Raise Endless."""
+        """Return the result of `browser_network_requests`, or None for an invalid pattern. Raise EndlessPattern."""
         urls = [request.url for request in self.requests]
         matches = await asyncio.to_thread(matching, pattern, "", urls) if pattern else [True] * len(urls)
         if matches is None:

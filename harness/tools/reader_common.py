@@ -21,10 +21,10 @@ def with_verdict(
     response: Response, verdict: str, doubted: bool = False, confidence: Confidence | None = None
 ) -> Response:
     """Return the response with `Stillweb-Verdict`, `Stillweb-Confidence` if there is one, and `Stillweb-Ambiguous` if `doubted`."""
-    told = (("Stillweb-Verdict", verdict), *((("Stillweb-Ambiguous", "true"),) if doubted else ()))
+    members = (("Stillweb-Verdict", verdict), *((("Stillweb-Ambiguous", "true"),) if doubted else ()))
     if confidence is not None:
-        told = (*told, ("Stillweb-Confidence", confidence.header()))
-    return Response(response.status, response.reason, (*response.headers, *told), response.body)
+        members = (*members, ("Stillweb-Confidence", confidence.header()))
+    return Response(response.status, response.reason, (*response.headers, *members), response.body)
 
 
 def miss_response(request: Request, found: FoundPage) -> Response:

@@ -85,12 +85,12 @@ class Searcher:
         if host == SCRAPE_HOST:
             return self._scrape(body, visit, found)
         if self.synthetic and urlsplit(request.url).path.rstrip("/") == "/search" and body.get("q"):
-            answer = self.made(body, visit)
+            answer = self.synthetic_answer(body, visit)
             found.verdict, found.nearest = "synthetic", []
             return json_response(answer), found
         return None, found
 
-    def made(self, body: dict[str, Any], visit: Visit) -> dict[str, Any]:
+    def synthetic_answer(self, body: dict[str, Any], visit: Visit) -> dict[str, Any]:
         """Return a synthetic answer: `organic` from the search index, without fields that only Google could fill."""
         page, num = max(1, whole(body.get("page"), 1)), min(max(1, whole(body.get("num"), NUM)), 100)
         parameters: dict[str, Any] = {
@@ -146,8 +146,8 @@ class SerperTool:
         url = self.contract.more["http"]["search"]
         text, problem, found = self._post(url, body, visit)
         if problem is not None:
-            told = self.contract.say("search_failed", q=body["q"], error=problem)
-            return fill_template(told, error=True, **found.meta(address=url))
+            message = self.contract.say("search_failed", q=body["q"], error=problem)
+            return fill_template(message, error=True, **found.meta(address=url))
         return fill_template(text, **found.meta(address=url, query=body["q"]))
 
     def _page(self, arguments: dict[str, Any], visit: Visit) -> ToolResult:
@@ -159,8 +159,8 @@ class SerperTool:
         url = self.contract.more["http"]["scrape"] + "/"
         text, problem, found = self._post(url, body, visit)
         if problem is not None:
-            told = self.contract.say("scrape_failed", error=problem)
-            return fill_template(told, error=True, **found.meta(address=url))
+            message = self.contract.say("scrape_failed", error=problem)
+            return fill_template(message, error=True, **found.meta(address=url))
         return fill_template(text, **found.meta(address=str(body["url"])))
 
     def _post(self, url: str, body: dict[str, Any], visit: Visit) -> tuple[str, str | None, FoundPage]:

@@ -67,7 +67,7 @@ class FoundPage:
     confidence: Confidence | None = None  # None where there is no doubt
     uploads: list[dict[str, Any]] = field(default_factory=list)  # files that were read: name and digest
     error: str | None = None  # the HTTP client's error message
-    made: Response | None = None  # the response of a fault, which is in no capture
+    generated: Response | None = None  # the response of a fault, which is in no capture
     fault: dict[str, Any] | None = None  # the fault that changed the answer
 
     def meta(self, **more: Any) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Store:
         if not capture.filename:  # the response of a fault
             return None
         key = (capture.url if capture.method == "GET" else text_address(capture), capture.digest)
-        return self._kept(key, lambda: self._made(capture))
+        return self._cached_text(key, lambda: self._extract(capture))
 
     def frozen_of(self, capture: Capture) -> FrozenText | None:
         """Return the text that was frozen from this capture's answer, or None."""
@@ -157,13 +157,13 @@ class Store:
                 return text
         return None
 
-    def _made(self, capture: Capture) -> FrozenText | None:
+    def _extract(self, capture: Capture) -> FrozenText | None:
         return self.frozen_of(capture) or extract(capture, self.snapshot.read_start(capture, READ + 1))
 
     def text_at(self, address: str) -> FrozenText | None:
-        return self._kept((address, ""), lambda: self.snapshot.text(address))
+        return self._cached_text((address, ""), lambda: self.snapshot.text(address))
 
-    def _kept(self, key: tuple[str, str], make: Callable[[], FrozenText | None]) -> FrozenText | None:
+    def _cached_text(self, key: tuple[str, str], make: Callable[[], FrozenText | None]) -> FrozenText | None:
         with self._lock:
             if key in self._texts:
                 self._texts.move_to_end(key)
@@ -225,13 +225,13 @@ class Visit:
 
     def look(self, request: Request) -> FoundPage:
         """Look up one request, without following a redirect."""
-        met = self.faults.meet(request) if self.faults is not None else None
-        if met is None:
+        fault = self.faults.meet(request) if self.faults is not None else None
+        if fault is None:
             return self._look(request)
-        self.delay += met.delay
-        if error := met.broken():
-            return FoundPage(request.url, met.verdict, error=error, **met.members())
-        if (response := met.fault.response()) is not None:
+        self.delay += fault.delay
+        if error := fault.client_error():
+            return FoundPage(request.url, fault.verdict, error=error, **fault.members())
+        if (response := fault.fault.response()) is not None:
             standin = Capture(
                 "",
                 "",
@@ -244,20 +244,20 @@ class Visit:
                 -1,
                 0,
             )
-            return FoundPage(request.url, met.verdict, standin, made=response, **met.members())
+            return FoundPage(request.url, fault.verdict, standin, generated=response, **fault.members())
         found = self._look(request)
         if found.capture is None:
             return found
-        if met.fault.kind == "stale":
+        if fault.fault.kind == "stale":
             old = older(self.store.snapshot, request, found.capture)
             if old is None:
                 return found
             found.capture = old
             found.chain = [old]
-        if met.fault.pace:
-            self.delay += found.capture.length / met.fault.pace
-        found.verdict = met.verdict
-        found.fault = met.members()["fault"]
+        if fault.fault.pace:
+            self.delay += found.capture.length / fault.fault.pace
+        found.verdict = fault.verdict
+        found.fault = fault.members()["fault"]
         return found
 
     def _look(self, request: Request) -> FoundPage:
@@ -306,7 +306,7 @@ class Visit:
                 whole.chain += here.chain
                 whole.verdict = weaker_verdict(whole.verdict, here.verdict)
                 whole.nearest, whole.error = here.nearest, here.error
-                whole.made, whole.fault = here.made, here.fault or whole.fault
+                whole.generated, whole.fault = here.generated, here.fault or whole.fault
                 whole.ambiguous = whole.ambiguous or here.ambiguous
                 whole.confidence = combine(whole.confidence, here.confidence)
             if here.capture is None or here.capture.status not in REDIRECTS:
@@ -337,8 +337,8 @@ class Visit:
 
     def read(self, found: FoundPage) -> Response:
         assert found.capture is not None
-        if found.made is not None:
-            return found.made
+        if found.generated is not None:
+            return found.generated
         return self.store.snapshot.read(found.capture)
 
 
@@ -465,14 +465,14 @@ class Cookies:
         for line in set_cookies(headers):
             pair, *attributes = line.split(";")
             name, _, value = pair.strip().partition("=")
-            told = {k.strip().lower(): v.strip() for k, _, v in (one.partition("=") for one in attributes)}
-            domain = told.get("domain", "").lower().removeprefix(".")
+            given = {k.strip().lower(): v.strip() for k, _, v in (one.partition("=") for one in attributes)}
+            domain = given.get("domain", "").lower().removeprefix(".")
             if domain and host != domain and not host.endswith(f".{domain}"):
                 continue  # a cookie of another host
-            path = told.get("path", "")
+            path = given.get("path", "")
             if not path.startswith("/"):
                 path = (parts.path or "/").rpartition("/")[0] or "/"
-            scope = _Scope(name.strip(), domain or host, path, bool(domain), "secure" in told)
+            scope = _Scope(name.strip(), domain or host, path, bool(domain), "secure" in given)
             own = scope.name, scope.domain, scope.path
             self._values = {
                 one: kept for one, kept in self._values.items() if (one.name, one.domain, one.path) != own

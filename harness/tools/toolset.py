@@ -310,8 +310,8 @@ class ToolSession:
         """Return what the session's browser shows; None without a browser or a page."""
         browsers = (own for own in self._opened.values() if hasattr(own, "look"))
         browser = next(browsers, None)
-        sight: PageSnapshot | None = None if browser is None else await browser.look()
-        return sight
+        content: PageSnapshot | None = None if browser is None else await browser.look()
+        return content
 
     async def close(self) -> None:
         """End the session; a second call does nothing."""

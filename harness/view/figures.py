@@ -89,7 +89,7 @@ def _certificate(
         ),
         "",
     )
-    now, then = settings.deciding(), kept.get("settings") or {}
+    now, then = settings.certified_members(), kept.get("settings") or {}
     if not other and any(then[name] != now[name] for name in then.keys() & now.keys()):
         other = "settings"
     return (

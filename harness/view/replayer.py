@@ -67,11 +67,11 @@ async def _replay(snapshot: Snapshot, view: View, window: bool, results: SimpleQ
             driver = Driver(context, patience=SettleTimeouts(), files=contents_of(snapshot, view))
             error = picture = text = ""
             try:
-                await driver.begin(view.url)
+                await driver.open_start(view.url)
                 for number, step in enumerate(view.steps, 1):
                     await driver.perform(step, number)
-                sight = await read_page(driver.page)
-                picture, text = base64.b64encode(sight.png).decode(), sight.text
+                content = await read_page(driver.page)
+                picture, text = base64.b64encode(content.png).decode(), content.text
             except (PageFailed, Error) as failed:
                 error = first_line(failed) if isinstance(failed, Error) else str(failed)
             entries = await asyncio.to_thread(gateway.ledger.entries)

@@ -112,8 +112,8 @@ def row_of(path: Path, task: str, epoch: int) -> Row:
         OSError,
         StillwebError,
     ) as error:
-        said = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
-        return Row(name, task, epoch, DAMAGED, problem=f"{path.name}: not a readable trace: {said}")
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+        return Row(name, task, epoch, DAMAGED, problem=f"{path.name}: not a readable trace: {reason}")
 
 
 def _row(trace: Trace, name: str) -> Row:
@@ -256,9 +256,9 @@ def values_of(rows: Iterable[Row], metric: str) -> list[float]:
 
     An attempt without a readable answer has 0; of a measured metric, where 0 would be the best, it has none.
     """
-    told = telling(rows, metric)
-    giving = {row.scorer for row in told if not metric or metric in row.metrics}
-    values = [row.metrics.get(metric) if metric else row.score for row in told if row.scorer in giving]
+    shown = telling(rows, metric)
+    giving = {row.scorer for row in shown if not metric or metric in row.metrics}
+    values = [row.metrics.get(metric) if metric else row.score for row in shown if row.scorer in giving]
     return [value or 0.0 for value in values if value is not None or metric not in MEASURED]
 
 
@@ -309,14 +309,14 @@ class RunTable:
     @property
     def rows(self) -> list[Row]:
         """Return the rows of all attempts that the run owes; those without a trace are unfinished."""
-        return self._once("rows", self._in_order)
+        return self._cached("rows", self._in_order)
 
     def _in_order(self) -> list[Row]:
         return [
             self._rows.get(key) or Row(trace_name(*key).removesuffix(".jsonl"), *key) for key in self._order
         ]
 
-    def _once(self, key: Any, work: Callable[[], T]) -> T:
+    def _cached(self, key: Any, work: Callable[[], T]) -> T:
         """Return what `work` finds in the rows, worked out once for each version of them."""
         version = self.version  # before the rows are looked at: a newer version is worked out anew
         known = self._worked.get(key)
@@ -365,9 +365,9 @@ class RunTable:
                         found = entry.stat()
                         stated[entry.name] = (found.st_size, found.st_mtime_ns)
         except OSError as error:
-            said = f"{self.files.traces}: the traces can't be listed: {error.strerror}"
-            if said not in self.problems:
-                self.problems.append(said)
+            reason = f"{self.files.traces}: the traces can't be listed: {error.strerror}"
+            if reason not in self.problems:
+                self.problems.append(reason)
         self._listed = time.monotonic()
         known = {trace_name(*key): key for key in self._order}
         todo = [name for name, state in stated.items() if self._kept.get(name, (0, 0))[:2] != state]
@@ -408,19 +408,21 @@ class RunTable:
 
     def find(self, name: str) -> Row | None:
         """Return the row whose trace has this name, or None."""
-        return self._once("names", lambda: {row.name: row for row in self.rows}).get(name)
+        return self._cached("names", lambda: {row.name: row for row in self.rows}).get(name)
 
     @property
     def metrics(self) -> list[str]:
         """Return the names of the metrics, in order of appearance."""
-        return self._once("metrics", lambda: list(dict.fromkeys(n for row in self.rows for n in row.metrics)))
+        return self._cached(
+            "metrics", lambda: list(dict.fromkeys(n for row in self.rows for n in row.metrics))
+        )
 
     def sums(self, metric: str) -> Sums:
-        return self._once(("sums", metric), lambda: sums_of(self.rows, metric))
+        return self._cached(("sums", metric), lambda: sums_of(self.rows, metric))
 
     def select(self, show: str = "", text: str = "", sort: str = "", metric: str = "") -> list[Row]:
         """Return the rows that fit. `sort` is a name of SORTS or a metric, with a leading `-` for descending."""
-        return self._once((show, text, sort, metric), lambda: self._selected(show, text, sort, metric))
+        return self._cached((show, text, sort, metric), lambda: self._selected(show, text, sort, metric))
 
     def _selected(self, show: str, text: str, sort: str, metric: str) -> list[Row]:
         rows: Iterable[Row] = self.rows
@@ -446,7 +448,7 @@ class RunTable:
 
     def groups(self, tasks: Iterable[str], metric: str, k: int) -> list[Group]:
         """Return the roll-ups of tasks, each over all attempts of its task."""
-        by_task = self._once("tasks", self._by_task)
+        by_task = self._cached("tasks", self._by_task)
         return [group_of(task, by_task.get(task, []), metric, k) for task in tasks]
 
     def _by_task(self) -> dict[str, list[Row]]:

@@ -243,10 +243,10 @@ def _trusting(ca: Path) -> Any:
 
 
 async def _seen(tools: ToolSession, notes: Sequence[str], differences: Sequence[str]) -> StepPage:
-    sight: PageSnapshot | None = await tools.look()
-    if sight is None:
+    content: PageSnapshot | None = await tools.look()
+    if content is None:
         none = "The browser shows no page after this step."
         return StepPage("", "", "", b"", b"", (*notes, none), tuple(differences))
-    said = partial(str.encode, encoding="utf-8", errors="replace")
-    address, title, text = (said(one).decode() for one in (sight.url, sight.title, sight.text))
-    return StepPage(address, title, text, said(sight.html), sight.png, tuple(notes), tuple(differences))
+    encode = partial(str.encode, encoding="utf-8", errors="replace")
+    address, title, text = (encode(one).decode() for one in (content.url, content.title, content.text))
+    return StepPage(address, title, text, encode(content.html), content.png, tuple(notes), tuple(differences))

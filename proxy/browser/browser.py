@@ -158,12 +158,12 @@ def _build(folder: Path) -> tuple[int, bool]:
 def build_of(executable: Path) -> str:
     """Return a browser's build without starting it, in the form of `BrowserHost.build`; "" if unknown."""
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    version = re.search(r"\d+\.\d+\.\d+\.\d+", said.stdout)
+    version = re.search(r"\d+\.\d+\.\d+\.\d+", done.stdout)
     return f"Chromium {version.group()}" if version else ""
 
 

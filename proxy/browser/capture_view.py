@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from stillweb.snapshots.writer import Writer
 
 
-def page_info(view: View, sight: PageSnapshot, captures: Sequence[Capture], **more: Any) -> bytes:
+def page_info(view: View, content: PageSnapshot, captures: Sequence[Capture], **more: Any) -> bytes:
     """Return the `urn:pageinfo:` record: a JSON object with the page's requests and its state."""
     urls = {
         c.url: {"status": c.status, "mime": c.mime, "method": c.method, "digest": c.digest} for c in captures
     }
     info = {
-        "pageid": view.id, "url": view.url, "finalUrl": view.final_url, "fragment": urlsplit(sight.url).fragment,
+        "pageid": view.id, "url": view.url, "finalUrl": view.final_url, "fragment": urlsplit(content.url).fragment,
         "title": view.title, "ts": view.timestamp, "steps": list(view.steps), "parent": view.parent, "urls": urls,
-        "state": sight.state,
+        "state": content.state,
     } | more  # fmt: skip
     return json.dumps(info, ensure_ascii=False, sort_keys=True).encode()
 
@@ -73,27 +73,27 @@ class Recording:
         self.session = session
         self.files = files or {}  # files to upload, by digest
         self.traffic: Traffic | None = None
-        self.veil = ViewRedactor(recorder.redactor)
+        self.redactor = ViewRedactor(recorder.redactor)
         self.count = 0  # captures returned so far
 
     def watch(self, traffic: Traffic) -> None:
         """Set the traffic of the recorded pages, and let it ask the recorder for stream messages and bodies."""
         self.traffic = traffic
-        traffic.come = lambda: self.recorder.come(self.session)
-        traffic.silence.said = lambda: self.recorder.said(self.session)
+        traffic.bytes_received = lambda: self.recorder.come(self.session)
+        traffic.silence.counters = lambda: self.recorder.stream_counters(self.session)
 
     async def look(self, page: Page, *, with_picture: bool = True) -> PageSnapshot:
         """Return the page's content, without secrets."""
-        if self.veil.redactor is not None:  # each answer must have been searched for secrets before
+        if self.redactor.redactor is not None:  # each answer must have been searched for secrets before
             await self._written()
-        sight = await self.veil.look(page, with_picture=with_picture)
+        content = await self.redactor.look(page, with_picture=with_picture)
         steps = self.traffic.steps if self.traffic is not None else 0
         await asyncio.to_thread(self.recorder.mark_view_taken, self.session, steps)
-        return sight
+        return content
 
     def address(self, url: str, steps: Sequence[Step]) -> str:
         """Return the address of a view, whose URL and steps name no secret."""
-        return view_address(self.veil.text(url), self.veil.json(list(steps)))
+        return view_address(self.redactor.text(url), self.redactor.json(list(steps)))
 
     async def new_captures(self) -> list[Capture]:
         """Return the captures recorded since the last call, all of them on disk."""
@@ -117,7 +117,7 @@ class Recording:
 
     async def store(
         self,
-        sight: PageSnapshot,
+        content: PageSnapshot,
         url: str,
         steps: Sequence[Step],
         parent: str | None,
@@ -125,13 +125,17 @@ class Recording:
         **more: Any,
     ) -> View:
         """Write a view with its resources, all without the secrets known by now."""
-        veil = self.veil
-        sight, url, steps = veil.sight(sight), veil.text(url), veil.json(list(steps))
+        redactor = self.redactor
+        content, url, steps = (
+            redactor.without_secrets(content),
+            redactor.text(url),
+            redactor.json(list(steps)),
+        )
         view = View(
             address=view_address(url, list(steps)),
             url=url,
-            final_url=sight.url,
-            title=sight.title,
+            final_url=content.url,
+            title=content.title,
             steps=tuple(steps),
             parent=parent,
             timestamp=datetime.now(UTC).strftime("%Y%m%d%H%M%S"),
@@ -139,10 +143,10 @@ class Recording:
             captures=tuple(
                 {"url": c.url, "method": c.method, "status": c.status, "digest": c.digest} for c in captures
             ),
-            state=sight.state,
+            state=content.state,
         )
-        resources = resources_of(sight)
-        resources["pageinfo"] = page_info(view, sight, captures, **veil.json(more))
+        resources = resources_of(content)
+        resources["pageinfo"] = page_info(view, content, captures, **redactor.json(more))
         if files := file_contents(steps, self.files):
             resources["files"] = files
         await asyncio.to_thread(self.writer.view, view, resources)
@@ -277,7 +281,7 @@ class Fetcher(Visitor):
                 async with limit:
                     if turn is not None and flow.url is not None:
                         await turn(flow.url)
-                    return await self._one(host, flow, session, pdfs, tell)
+                    return await self._fetch_one(host, flow, session, pdfs, tell)
 
             tasks = [asyncio.ensure_future(one(job, self.new_session())) for job in jobs]
             try:
@@ -288,7 +292,7 @@ class Fetcher(Visitor):
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
 
-    async def _one(
+    async def _fetch_one(
         self, host: BrowserHost, flow: Flow, session: str, pdfs: bool, tell: Progress
     ) -> FetchResult:
         assert flow.url is not None
@@ -307,13 +311,13 @@ class Fetcher(Visitor):
                     found = await self._views(driver, recording, flow, http, result, tell)
                     await self._downloads(driver, recording, result, tell)
                     if pdfs:
-                        await self._linked(driver, http, found, result, tell)
+                        await self._follow_pdf_links(driver, http, found, result, tell)
             finally:
                 await context.close()
         except (PageFailed, PlaywrightError) as error:
             await host.check()
-            said = str(error) if isinstance(error, PageFailed) else f"{flow.url}: {first_line(error)}"
-            result.ok, result.error = False, self._reason(said, flow.url)
+            reason = str(error) if isinstance(error, PageFailed) else f"{flow.url}: {first_line(error)}"
+            result.ok, result.error = False, self._reason(reason, flow.url)
         except StillwebError as error:
             if not isinstance(error, UsageError):
                 raise  # no browser, full disk: nothing else will go better
@@ -350,24 +354,24 @@ class Fetcher(Visitor):
         links: dict[str, None] = {}
         status = response.status
         steps: list[Step] = []
-        sight = await recording.look(driver.page)
+        content = await recording.look(driver.page)
         captures = await recording.new_captures()
         parent: str | None = None
         pending: list[Capture] = []
-        if self._passed_through(status, sight, url, bool(flow.steps), result):
+        if self._passed_through(status, content, url, bool(flow.steps), result):
             pending += captures
-        elif self._good(driver, status, sight, url, result):
+        elif self._is_good(driver, status, content, url, result):
             stored = await recording.store(
-                sight, url, steps, parent, captures, **self._circumstances(driver, calm, status)
+                content, url, steps, parent, captures, **self._circumstances(driver, calm, status)
             )
             parent = stored.address
             result.views.append(stored.address)
-            self._note(driver, calm, sight, result)
+            self._note(driver, calm, content, result)
             tell(url, f"view {stored.address}")
         else:
             return []
-        last = sight.fingerprint
-        links.update(dict.fromkeys(sight.pdfs))
+        last = content.fingerprint
+        links.update(dict.fromkeys(content.pdfs))
         viewer = False
         for number, step in enumerate(flow.steps, start=1):
             answers = len(driver.traffic.answers)
@@ -381,35 +385,35 @@ class Fetcher(Visitor):
             status = _status(driver, answers)
             if viewer := await shows_pdf(driver.page):  # the viewer is the browser's, not the site's
                 pending += await recording.new_captures()
-                await self._shown(driver, http, pending, result)
+                await self._add_shown_pdf(driver, http, pending, result)
                 tell(url, f"document {driver.page.url}")
                 continue
             calm = later if calm.quiet or status else calm  # a document that lacked a script still lacks it
-            sight = await recording.look(driver.page)
+            content = await recording.look(driver.page)
             pending += await recording.new_captures()
             more, where = number < len(flow.steps), f"{url} after step {number}"
-            if sight.fingerprint == last and more:
+            if content.fingerprint == last and more:
                 continue
-            if self._passed_through(status, sight, where, more, result):
-                last = sight.fingerprint
+            if self._passed_through(status, content, where, more, result):
+                last = content.fingerprint
                 continue
-            if not self._good(driver, status, sight, where, result):
+            if not self._is_good(driver, status, content, where, result):
                 return list(links)
             stored = await recording.store(
-                sight, url, steps, parent, pending, **self._circumstances(driver, calm, status)
+                content, url, steps, parent, pending, **self._circumstances(driver, calm, status)
             )
             parent, pending = stored.address, []
-            last = sight.fingerprint
+            last = content.fingerprint
             result.views.append(stored.address)
-            links.update(dict.fromkeys(sight.pdfs))
-            self._note(driver, calm, sight, result)
+            links.update(dict.fromkeys(content.pdfs))
+            self._note(driver, calm, content, result)
             tell(url, f"view {stored.address}")
         return list(links)
 
     async def _load(self, driver: Driver, url: str) -> tuple[Response | None, SettleResult]:
         """Load a URL. Return (None, …) for a document that no page can show."""
         try:
-            response, calm = await driver.begin(url)
+            response, calm = await driver.open_start(url)
         except PageFailed as error:
             if SAVED in str(error) or driver.downloads or "ERR_ABORTED" in str(error):
                 return None, SettleResult(True, 0.0, 0)
@@ -425,10 +429,10 @@ class Fetcher(Visitor):
             "counts": {"jsErrors": driver.script_errors}, "dismissed": driver.dismissed,
             "dialogs": list(driver.dialogs), "downloads": list(driver.downloads),
             "streams": list(streams), "serviceWorker": driver.traffic.blocked,
-            "lost": driver.traffic.lost(),
+            "lost": driver.traffic.lost_urls(),
         }  # fmt: skip
 
-    def _note(self, driver: Driver, calm: SettleResult, sight: PageSnapshot, result: FetchResult) -> None:
+    def _note(self, driver: Driver, calm: SettleResult, content: PageSnapshot, result: FetchResult) -> None:
         notes = []
         if not calm.quiet:
             notes.append(f"never quiet: {calm.reason}")
@@ -445,7 +449,7 @@ class Fetcher(Visitor):
             notes.append("opens too many windows: some were blocked, as they are in replay")
         if driver.dismissed:
             notes.append(f"cookie banner dismissed with {driver.dismissed!r}")
-        if sight.veiled:
+        if content.redacted:
             notes.append(
                 f"{result.views[-1]} showed a secret: it is replaced; see whether its picture draws it elsewhere"
             )
@@ -454,20 +458,22 @@ class Fetcher(Visitor):
         result.notes += [note for note in notes if note not in result.notes]
 
     def _passed_through(
-        self, status: int, sight: PageSnapshot, where: str, more: bool, result: FetchResult
+        self, status: int, content: PageSnapshot, where: str, more: bool, result: FetchResult
     ) -> bool:
         """Return True for a login form that further steps may fill in: it is no view, and no end either."""
-        finding = examine(status, sight.text, sight.html) if more else None
+        finding = examine(status, content.text, content.html) if more else None
         if finding is None or not finding.form:
             return False
         note = f"{where}: not stored as a view: login ({finding.reason}); the steps go on from it"
         result.notes += [note] if note not in result.notes else []
         return True
 
-    def _good(
-        self, driver: Driver, status: int, sight: PageSnapshot, where: str, result: FetchResult
+    def _is_good(
+        self, driver: Driver, status: int, content: PageSnapshot, where: str, result: FetchResult
     ) -> bool:
-        finding = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
+        finding = examine(
+            status, content.text, content.html, driver.traffic.incomplete_reason(driver.page.url)
+        )
         if finding is None:
             return True
         result.findings.append(finding)
@@ -492,7 +498,7 @@ class Fetcher(Visitor):
             result.error = self._reason(f"{url}: {document.error}", url)
         return True
 
-    async def _shown(
+    async def _add_shown_pdf(
         self, driver: Driver, http: Documents, captures: Sequence[Capture], result: FetchResult
     ) -> None:
         """Add a PDF that a step led to: as the browser fetched it, or whole if the viewer asked for parts."""
@@ -519,7 +525,7 @@ class Fetcher(Visitor):
                 result.notes.append(self._reason(f"{document.url}: {document.error}", document.url))
             tell(result.url, f"document {document.url}")
 
-    async def _linked(
+    async def _follow_pdf_links(
         self, driver: Driver, http: Documents, links: list[str], result: FetchResult, tell: Progress
     ) -> None:
         """Follow links to PDFs, each once in a fetcher's life.

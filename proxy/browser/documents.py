@@ -152,9 +152,9 @@ async def fetch_document(
 
 async def _cookies(url: str, context: BrowserContext | None) -> dict[bytes, bytes]:
     cookies = await context.cookies(url) if context is not None else ()
-    said = "; ".join(f"{c.get('name', '')}={c.get('value', '')}" for c in cookies)
+    header = "; ".join(f"{c.get('name', '')}={c.get('value', '')}" for c in cookies)
     # a cookie may hold any bytes, which browsers read as UTF-8
-    return {b"cookie": said.encode()} if said else {}
+    return {b"cookie": header.encode()} if header else {}
 
 
 async def _whole(answer: httpx.Response, url: str) -> Document:

@@ -137,17 +137,17 @@ async def _there(root: Page | FrameLocator, given: dict[str, Any]) -> str:
     there = dict.fromkeys((role, json.loads(name)) for role, name in _NAMED.findall(seen) if role in roles)
     sought = str(given.get("name", given[way])).casefold()
     near = sorted(there, key=lambda one: -SequenceMatcher(None, sought, one[1].casefold()).ratio())
-    told = ", ".join(f"{role} {name!r}" for role, name in near[:SHOWN])
-    return f" (it has {told}{', …' if len(near) > SHOWN else ''})" if told else ""
+    listed = ", ".join(f"{role} {name!r}" for role, name in near[:SHOWN])
+    return f" (it has {listed}{', …' if len(near) > SHOWN else ''})" if listed else ""
 
 
 async def _told_apart(found: Locator, places: Sequence[int]) -> str:
     """Return the first of several elements, each with its `nth` and what a person may know it by."""
-    said = [
+    lines = [
         f"{nth}: {await found.nth(place).evaluate(_LOOK)}"
         for nth, place in enumerate(places[:SHOWN], start=1)
     ]
-    return ", ".join([*said, "…"] if len(places) > SHOWN else said)
+    return ", ".join([*lines, "…"] if len(places) > SHOWN else lines)
 
 
 async def _seen(found: Locator) -> range | list[int]:
@@ -302,7 +302,7 @@ class Driver:
         assert self._page is not None, "open() first"
         return self._page
 
-    async def rest(self) -> SettleResult:
+    async def wait_until_quiet(self) -> SettleResult:
         """Wait until the page is quiet. Follow it to a new tab, and back from a tab that closed itself."""
         for _ in range(MOST_TABS):
             calm = await settle(self.page, self.traffic, self.patience)
@@ -343,7 +343,7 @@ class Driver:
         verdict = response.headers.get("stillweb-verdict", "") if response is not None else ""
         if verdict.partition(":")[0] in ("miss", "failed"):
             raise PageFailed(f"{url}: not in the snapshot ({verdict})")
-        return response, await self.rest()
+        return response, await self.wait_until_quiet()
 
     async def _answer(self, dialog: Any) -> None:
         if len(self.dialogs) < MOST_DIALOGS:
@@ -367,7 +367,7 @@ class Driver:
             calm = await self._scroll_down()
         if height:
             await answered(self.page.evaluate("() => scrollTo(0, 0)"))
-            calm = await self.rest()
+            calm = await self.wait_until_quiet()
         return calm
 
     async def _scroll_down(self) -> SettleResult:
@@ -380,10 +380,10 @@ class Driver:
         end = min(height, MOST_SCROLLS * screen)
         while not done:
             y, done = await answered(self.page.evaluate(_SCROLL, [y, end]))
-            calm = await self.rest()
+            calm = await self.wait_until_quiet()
         if end < height:
             await answered(self.page.evaluate(_SCROLL, [height, height]))
-            calm = await self.rest()
+            calm = await self.wait_until_quiet()
         return calm
 
     async def dismiss_banner(self) -> str | None:
@@ -398,14 +398,14 @@ class Driver:
                 break
             button, name, kind = found
             await button.click(timeout=ACTION_MS)
-            await self.rest()
+            await self.wait_until_quiet()
             names.append(name)
             if kind != "settings":
                 break
         self.dismissed = ", ".join(names) or None
         return self.dismissed
 
-    async def begin(self, url: str) -> tuple[Response | None, SettleResult]:
+    async def open_start(self, url: str) -> tuple[Response | None, SettleResult]:
         """Load a URL, dismiss a banner and scroll through: the state of a view without steps."""
         response, calm = await self.open(url)
         if response is not None and "html" in response.headers.get("content-type", "html"):
@@ -429,7 +429,7 @@ class Driver:
             ) from None
         except PlaywrightError as error:
             raise PageFailed(f"step {number}: {action}: {first_line(error)}") from None
-        calm = calm if calm is not None else await self.rest()
+        calm = calm if calm is not None else await self.wait_until_quiet()
         for missed in self.traffic.missed(before):
             if missed.kind == "document":
                 raise PageFailed(f"step {number}: {action}: {missed.url}: not in the snapshot (miss)")
@@ -447,7 +447,7 @@ class Driver:
         except PageFailed as error:
             if SAVED not in str(error):
                 raise
-            return await self.rest()  # the page stays as it is
+            return await self.wait_until_quiet()  # the page stays as it is
         return calm
 
     async def _select(self, given: dict[str, Any]) -> None:
@@ -517,7 +517,7 @@ class Driver:
         plain = await element.is_visible() and not await answered(element.evaluate(_DRAWN_BY_LABEL))
         if plain or not await self._click_label(element):
             await element.click(timeout=ACTION_MS)
-        await self.rest()
+        await self.wait_until_quiet()
         if any(answer.kind == "document" for answer in self.traffic.answers[before:]):
             return  # the click loaded a new document, which shows the choice in its own way
         if await element.is_checked() != wanted:
@@ -554,8 +554,8 @@ class Driver:
                 found = self.page.get_by_text(str(given.get("text", given.get("gone"))))
             there = await found.filter(visible=True).count() > 0
             if there != ("gone" in given):
-                return await self.rest()
-            if turn == 0 and await self._spoken(found, "gone" in given):
+                return await self.wait_until_quiet()
+            if turn == 0 and await self._stream_fulfilled(found, "gone" in given):
                 continue
             await pass_time(self.page, self.traffic, 0.5, self.patience)
         what = given.get("selector") or given.get("text") or given.get("gone")
@@ -563,7 +563,7 @@ class Driver:
             f"{what!r} {'stays' if 'gone' in given else 'does not appear'} within 10 s of the page's time"
         )
 
-    async def _spoken(self, found: Locator, gone: bool) -> bool:
+    async def _stream_fulfilled(self, found: Locator, gone: bool) -> bool:
         """Return True if a message of a stream fulfilled the wait while recording.
 
         The page's clock stands still meanwhile, as in replay the message comes at once.
@@ -572,7 +572,7 @@ class Driver:
         until = loop.time() + self.patience.stuck
         ask = functools.partial(ask_all, self.page, "hearing()")
         while self.traffic.streams and (state := await ask()) is not None and not state["replay"]:
-            if not await self.traffic.silence.broken(state, ask, until):
+            if not await self.traffic.silence.breaks(state, ask, until):
                 return False
             if (await found.filter(visible=True).count() > 0) != gone:
                 return True
@@ -591,7 +591,7 @@ class Driver:
                 await self._scroll_down()
             else:
                 await answered(self.page.evaluate("() => scrollTo(0, 0)"))
-            calm = await self.rest()
+            calm = await self.wait_until_quiet()
         return calm
 
     async def _next_page(self, given: dict[str, Any]) -> None:

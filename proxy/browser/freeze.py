@@ -208,7 +208,7 @@ async def wait_for_tabs(page: Page, traffic: Traffic, state: State, patience: Se
     """Wait until the browser has reported the tabs that the page opened. Return True if there are any."""
     if not state["untold"]:
         return False
-    await traffic.told_of_tabs(state["untold"], patience.stuck, patience.real)
+    await traffic.wait_for_tabs(state["untold"], patience.stuck, patience.real)
     await ask_all(page, "told()")
     return True
 
@@ -323,10 +323,10 @@ async def settle(page: Page, traffic: Traffic, patience: SettleTimeouts | None =
         if traffic.under_way(patience.stuck):
             continue
         recorded = bool(traffic.streams) and not after["replay"]
-        if recorded and await listening.bring(after, functools.partial(ask_all, page, "hearing()")):
+        if recorded and await listening.brings(after, functools.partial(ask_all, page, "hearing()")):
             continue
         hanging, traffic.rested = traffic.hanging(reading), traffic.navigations
         reason = f"no answer from {hanging[0]}" if hanging else ""
         if recorded:
-            reason = reason or await listening.over()
+            reason = reason or await listening.accept()
         return SettleResult(not reason, spent, rounds, reason)

@@ -134,7 +134,7 @@ def _jobs(
     try:
         known = json.loads((folder / PLAN).read_text())
     except FileNotFoundError:
-        profile = options.kept(options.profile(None, folder), Redactor(key))
+        profile = options.stored_profile(options.profile(None, folder), Redactor(key))
         temporary = folder / f".{PLAN}"
         temporary.write_text(
             json.dumps({"asked": digest, "profile": profile.to_json(), "provenance": asdict(provenance)})
@@ -173,7 +173,7 @@ def _record(job: RecordJob, path: Path) -> dict[str, Any]:
     shutil.copy(job.folder / SALT, path / SALT)
     (path / "archive").mkdir()  # now it is a snapshot, not a directory of something else
     redactor = Redactor.for_snapshot(path, path, keep=True, key=job.key)
-    job.options.kept(job.profile, redactor)  # learns the secrets of a storage state
+    job.options.stored_profile(job.profile, redactor)  # learns the secrets of a storage state
     serial = job.number * RECORDS_OF_JOB
     with Writer.open(path, profile=job.profile, provenance=job.provenance, serial=serial) as writer:
         recorder = Recorder(writer, redactor=redactor, **job.recorder)

@@ -46,7 +46,7 @@ class BrowserOptions:
     settings: Mapping[str, Any] = field(default_factory=dict)
     host: Mapping[str, Any] = field(default_factory=dict)
 
-    def under(self, other: BrowserOptions) -> BrowserOptions:
+    def with_defaults(self, other: BrowserOptions) -> BrowserOptions:
         """Return these options with those of `other` before them."""
         begin = {**self.host.get("begin", {}), **other.host.get("begin", {})}
         launch = {**self.host, **other.host, **({"begin": begin} if begin else {})}
@@ -70,7 +70,7 @@ class BrowserOptions:
                 )
         return complete(continued)
 
-    def kept(self, profile: Profile, redactor: Redactor) -> Profile:
+    def stored_profile(self, profile: Profile, redactor: Redactor) -> Profile:
         """Return the profile with what else the browser begins with, secrets replaced by pseudonyms.
 
         So a replay sends what the recording sent.

@@ -47,10 +47,10 @@ def _is_login(password: Any, page: Any) -> bool:
     form = next((one for one in password.iterancestors("form")), None)
     scope = form if form is not None else page
     others = [one for one in scope.xpath(_PASSWORD_FIELDS) if one is not password]
-    told = (password.get("autocomplete") or "").lower()
-    if told == "new-password" or (others and told != "current-password"):
+    autocomplete = (password.get("autocomplete") or "").lower()
+    if autocomplete == "new-password" or (others and autocomplete != "current-password"):
         return False  # typed twice, by a person who chooses a password
-    if told == "current-password" or (form is not None and _LEADS.search(form.get("action") or "")):
+    if autocomplete == "current-password" or (form is not None and _LEADS.search(form.get("action") or "")):
         return True
     if _SAYS.search(_words_in(scope)) or _SAYS.search(_headed(page)):
         return True
@@ -181,8 +181,8 @@ def examine(status: int, text: str, html: str, broken: str = "") -> Finding | No
     words = " ".join(text.split())
     short = len(words) <= _SHORT
     body = _SCRIPT.sub("", html)
-    if said := _said(_CAPTCHA_TEXT, words) if short else "":
-        return Finding("captcha", said)
+    if captcha := _said(_CAPTCHA_TEXT, words) if short else "":
+        return Finding("captcha", captcha)
     if _CAPTCHA_MARKUP.search(html) and (len(words) < 300 or (status in (403, 429, 503) and short)):
         return Finding("captcha", "is a challenge page of a bot protection")
     if status == 429 or (short and len(words) < 600 and _TOO_MANY.search(words)):

@@ -44,7 +44,7 @@ class PageSnapshot:
     png: bytes
     state: dict[str, Any]
     pdfs: tuple[str, ...] = ()
-    veiled: bool = False  # a secret was readable on it, and was replaced
+    redacted: bool = False  # a secret was readable on it, and was replaced
 
     @property
     def fingerprint(self) -> str:
@@ -211,13 +211,13 @@ def _with_frames(html: str, inner: list[dict[str, Any] | None]) -> str:
     return f"{html[:at]}\n{''.join(parts)}{html[at:]}"
 
 
-def resources_of(sight: PageSnapshot) -> dict[str, bytes]:
+def resources_of(content: PageSnapshot) -> dict[str, bytes]:
     """Return the resources of a view that shows a page so: kind -> bytes."""
     return {
-        "view": sight.png,
-        "dom": sight.html.encode("utf-8", "surrogatepass"),
-        "aria": sight.aria.encode("utf-8", "replace"),
-        "text": sight.text.encode("utf-8", "replace"),
+        "view": content.png,
+        "dom": content.html.encode("utf-8", "surrogatepass"),
+        "aria": content.aria.encode("utf-8", "replace"),
+        "text": content.text.encode("utf-8", "replace"),
     }
 
 
@@ -295,23 +295,23 @@ class ViewRedactor:
             return [self.json(member) for member in value]
         return value
 
-    def sight(self, sight: PageSnapshot) -> PageSnapshot:
+    def without_secrets(self, content: PageSnapshot) -> PageSnapshot:
         """Return a page's content without secrets, with `veiled` if a person could have read one.
 
         Links to PDFs stay as they are.
         """
         if self.redactor is None:
-            return sight
-        text, aria, state = self.text(sight.text), self.text(sight.aria), self.json(sight.state)
+            return content
+        text, aria, state = self.text(content.text), self.text(content.aria), self.json(content.state)
         return replace(
-            sight,
-            url=self.text(sight.url),
-            title=self.text(sight.title),
+            content,
+            url=self.text(content.url),
+            title=self.text(content.title),
             text=text,
-            html=self.text(sight.html),
+            html=self.text(content.html),
             aria=aria,
             state=state,
-            veiled=(text, aria, state) != (sight.text, sight.aria, sight.state),
+            redacted=(text, aria, state) != (content.text, content.aria, content.state),
         )
 
     async def look(self, page: Page, *, with_picture: bool = True) -> PageSnapshot:
@@ -321,20 +321,20 @@ class ViewRedactor:
         """
         if self.redactor is None:
             return await read_page(page, with_picture=with_picture)
-        sight = self.sight(await read_page(page, with_picture=False))
-        return await self.drawn(sight, page) if with_picture else sight
+        content = self.without_secrets(await read_page(page, with_picture=False))
+        return await self.with_picture(content, page) if with_picture else content
 
-    async def drawn(self, sight: PageSnapshot, page: Page) -> PageSnapshot:
+    async def with_picture(self, content: PageSnapshot, page: Page) -> PageSnapshot:
         """Return the content with a picture of the page, which must have rested since, without secrets."""
-        if not sight.veiled:
-            return replace(sight, png=await take_picture(page))
+        if not content.redacted:
+            return replace(content, png=await take_picture(page))
         async with AsyncExitStack() as stack:
             for frame in page.frames:
-                await stack.enter_async_context(self._over(frame))
-            return replace(sight, png=await take_picture(page))
+                await stack.enter_async_context(self._show_pseudonyms(frame))
+            return replace(content, png=await take_picture(page))
 
     @asynccontextmanager
-    async def _over(self, frame: Frame) -> AsyncIterator[None]:
+    async def _show_pseudonyms(self, frame: Frame) -> AsyncIterator[None]:
         """Let a frame show pseudonyms while the context is open."""
         try:
             places = await answered(frame.evaluate_handle(_PLACES))

@@ -47,8 +47,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     Where another loop runs in this thread (a notebook's), `main` runs in a thread of its own, and that loop waits.
     """
     tasks: list[asyncio.Task[T]] = []
-    heard: list[Callable[[], None]] = []
-    with _cancelling(tasks, heard):
+    handlers: list[Callable[[], None]] = []
+    with _cancelling(tasks, handlers):
         try:
             if asyncio._get_running_loop() is None:
                 result = _run_here(main, tasks)
@@ -59,17 +59,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
                         pass
                     result = running.result()
         except asyncio.CancelledError:
-            if heard:
-                heard[0]()
+            if handlers:
+                handlers[0]()
             raise
         except Exception as error:
             # a signal to the whole group ends the browser too, and tasks that wait for it fail before
             # they are cancelled
-            if heard and not isinstance(error, (StillwebError, OSError)):
-                heard[0]()
+            if handlers and not isinstance(error, (StillwebError, OSError)):
+                handlers[0]()
             raise
-        if heard:
-            heard[0]()
+        if handlers:
+            handlers[0]()
         return result
 
 
@@ -85,20 +85,20 @@ async def _outcome(task: asyncio.Task[T]) -> T:
 
 
 @contextmanager
-def _cancelling(tasks: list[asyncio.Task[T]], heard: list[Callable[[], None]]) -> Iterator[None]:
+def _cancelling(tasks: list[asyncio.Task[T]], handlers: list[Callable[[], None]]) -> Iterator[None]:
     """Let signals with a Python handler cancel the tasks while the context is open.
 
-    The calls of their former handlers are appended to `heard`.
+    The calls of their former handlers are appended to `handlers`.
     """
     before = installed_handlers()
 
     def hear(number: int, frame: Any) -> None:
-        heard.append(lambda: before[signal.Signals(number)](number, None))
+        handlers.append(lambda: before[signal.Signals(number)](number, None))
         # tasks cut off now complain in asyncio's log, some after the loop's end, and nobody can do anything
         # about it
         logging.getLogger("asyncio").disabled = True
-        if len(heard) > PATIENCE:
-            heard[-1]()
+        if len(handlers) > PATIENCE:
+            handlers[-1]()
         for task in tasks:
             with suppress(RuntimeError):  # its loop has just ended
                 task.get_loop().call_soon_threadsafe(task.cancel)

@@ -64,23 +64,23 @@ class Signs:
     `vain` holds the signs, of all contexts, that nothing followed.
     """
 
-    def __init__(self, vain: set[str]) -> None:
-        self._vain = vain
+    def __init__(self, ignored: set[str]) -> None:
+        self._vain = ignored
         self._usual: set[str] | None = None  # what moved when the page last rested; None: it has never rested
 
-    async def of(self, page: Page) -> list[str]:
+    async def on(self, page: Page) -> list[str]:
         """Return the signs that the page is at work, without what has moved since before it last rested."""
         says, moves = await _read(page)
         moving = moves - self._usual if self._usual is not None else set()
         return sorted((says | moving) - self._vain)
 
-    async def rested(self, page: Page, vain: list[str]) -> None:
-        """Note that the page was accepted as it is, in spite of the signs `vain`."""
+    async def accept(self, page: Page, ignored: list[str]) -> None:
+        """Note that the page was accepted as it is, in spite of the signs `ignored`."""
         says, moves = await _read(page)
         self._usual = moves
         here = {one for one in self._vain if one.startswith(_origin(page))}
         self._vain -= here - says - moves
-        self._vain |= set(vain)
+        self._vain |= set(ignored)
 
 
 async def _read(page: Page) -> tuple[set[str], set[str]]:
@@ -168,7 +168,7 @@ class Traffic:
     crowded: bool = False  # windows that pages opened were blocked or closed, since there are too many
     silence: Silence = field(default_factory=Silence)
     # returns how many bytes have come of the answers under way; None without a recorder
-    come: Callable[[], int] | None = None
+    bytes_received: Callable[[], int] | None = None
     # requests answered whose body has not ended, and when they were sent; a script may be reading it
     unread: dict[Request, float] = field(default_factory=dict)
     # pings and reports without an end: no script is ever told of their answers
@@ -213,7 +213,7 @@ class Traffic:
         self.tabs -= 1
         return await self.context.new_page()
 
-    async def told_of_tabs(self, count: int, stuck: float, seconds: float) -> None:
+    async def wait_for_tabs(self, count: int, stuck: float, seconds: float) -> None:
         """Wait until the browser has reported so many tabs that pages opened.
 
         The wait is bounded, as a tab may never be reported.
@@ -227,13 +227,13 @@ class Traffic:
             await asyncio.sleep(0.02)
         self.tabs = max(0, self.tabs - count)
 
-    def signs(self, vain: set[str]) -> Signs:
+    def signs(self, ignored: set[str]) -> Signs:
         """Return the busy signs of the context's pages.
 
-        `vain` holds signs that nothing followed, wherever they were seen.
+        `ignored` holds signs that nothing followed, wherever they were seen.
         """
         if self._signs is None:
-            self._signs = Signs(vain)
+            self._signs = Signs(ignored)
         return self._signs
 
     def _socket(self, socket: WebSocket) -> None:
@@ -241,8 +241,8 @@ class Traffic:
         self.streams.append(url)
         socket.on("socketerror", lambda said: self._unheard(url, str(said)))
 
-    def _unheard(self, url: str, said: str) -> None:
-        if "504" in said:  # the gateway's answer to a socket that it does not have
+    def _unheard(self, url: str, error: str) -> None:
+        if "504" in error:  # the gateway's answer to a socket that it does not have
             self.answers.append(BrowserResponse(url, "websocket", 504, "miss", ""))
 
     def _console(self, message: ConsoleMessage) -> None:
@@ -330,8 +330,8 @@ class Traffic:
         """Wait no longer for a picture or film of which nothing more comes."""
         loop = asyncio.get_running_loop()
         before = -1
-        while self.come is not None and request in self._under_way:
-            come, begun = self.come(), loop.time()
+        while self.bytes_received is not None and request in self._under_way:
+            come, begun = self.bytes_received(), loop.time()
             if come == before:
                 self._under_way[request] = -math.inf  # like a request that is stuck
                 self._changed.set()
@@ -357,11 +357,11 @@ class Traffic:
         """The number of requests that are no longer kept."""
         return max(self.asked.left_out, self.answers.left_out)
 
-    def broken(self, url: str) -> str:
+    def incomplete_reason(self, url: str) -> str:
         """Return the browser's reason why a page's document is incomplete, "" if it is whole."""
         return self._broken.get(url.partition("#")[0], "")
 
-    def lost(self) -> list[str]:
+    def lost_urls(self) -> list[str]:
         """Return the URLs that the origin did not answer while recording, so that replay lacks them too."""
         refused = {answer.url for answer in self.answers if answer.status == 502}
         broken = {url for url, _, why in self.failures if "ABORTED" not in why}
@@ -436,7 +436,7 @@ class PageStreams:
         self._until = 0.0  # when a page that is nearly empty, or has asked in vain, is accepted as it is
         self.busy: list[str] = []  # signs that the page is at work, though nothing came of it
 
-    async def bring(self, state: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]) -> bool:
+    async def brings(self, state: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]) -> bool:
         """Return True if the streams send something to a page in that `state`.
 
         How long they are listened to depends on what the page shows.
@@ -445,24 +445,24 @@ class PageStreams:
             return False
         self._count += 1
         silence, loop = self._traffic.silence, asyncio.get_running_loop()
-        if not await silence.kept(state, ask):
+        if not await silence.holds(state, ask):
             return True
         # its content comes by the stream, from a server that is still at work
-        if state["silent"] or await _bare(self._page, talked=silence.talked()):
+        if state["silent"] or await _bare(self._page, talked=silence.has_traffic()):
             self._until = self._until or loop.time() + self._patience.stuck
-            if await silence.broken(state, ask, min(self._until, self._deadline)):
+            if await silence.breaks(state, ask, min(self._until, self._deadline)):
                 return True
-        self.busy = await self._signs.of(self._page)
-        if self.busy and await silence.broken(
+        self.busy = await self._signs.on(self._page)
+        if self.busy and await silence.breaks(
             state, ask, min(loop.time() + self._patience.busy, self._deadline)
         ):
             self._count = 0  # as often as the server has news of its work
             return True
         return False
 
-    async def over(self) -> str:
+    async def accept(self) -> str:
         """Note that the page is accepted as it is. Return its sign of being at work, "" without one."""
-        await self._signs.rested(self._page, self.busy)
+        await self._signs.accept(self._page, self.busy)
         return f"says that it is still at work: {self.busy[0].partition(' ')[2]}" if self.busy else ""
 
 

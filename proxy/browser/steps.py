@@ -398,12 +398,12 @@ def describe(step: Step) -> str:
         return f"upload {', '.join(names_of(given))} to {element}"
     if action in ("select", "fill"):
         value = given.get("option", given.get("value"))
-        said = ", ".join(map(str, value)) if isinstance(value, list) else value
-        return f'{action} "{said}" in {element}'
+        text = ", ".join(map(str, value)) if isinstance(value, list) else value
+        return f'{action} "{text}" in {element}'
     if action in ("goto", "press", "wait"):
-        said = next(
+        text = next(
             (f"{given[key]}" for key in ("url", "key", "text", "gone", "selector", "time") if key in given),
             "",
         )
-        return f"{action} {said}"
+        return f"{action} {text}"
     return f"{action} {element}".strip()

@@ -170,9 +170,9 @@ def compare_captures(
         for answer in answers
         if answer.verdict == "miss" and answer.url not in lost and one_name(answer.url) not in ahead
     ]
-    told = [answer.url for answer in answers]
+    urls = [answer.url for answer in answers]
     result.missed += [
-        one.url for one in unseen_by_browser(told, missed) if one.matters and one.url not in lost
+        one.url for one in unseen_by_browser(urls, missed) if one.matters and one.url not in lost
     ]
     kinds = [answer.verdict.partition(":")[0] for answer in answers]
     result.used = sum(kind not in ("", "miss", "failed") for kind in kinds)
@@ -183,7 +183,7 @@ def compare_captures(
     result.unread = sorted(unread)
 
 
-def compare(view: View, sight: PageSnapshot, snapshot: Snapshot, result: ViewCheck) -> None:
+def compare(view: View, content: PageSnapshot, snapshot: Snapshot, result: ViewCheck) -> None:
     """Fill `result` with the differences of text, accessibility snapshot and picture."""
 
     def recorded(kind: str) -> bytes:
@@ -191,14 +191,14 @@ def compare(view: View, sight: PageSnapshot, snapshot: Snapshot, result: ViewChe
 
     text = recorded("text").decode("utf-8", "replace")
     aria = recorded("aria").decode("utf-8", "replace")
-    result.text = likeness(text, sight.text)
-    result.aria = likeness(aria, sight.aria)
+    result.text = likeness(text, content.text)
+    result.aria = likeness(aria, content.aria)
     if result.text != 1.0 or result.aria != 1.0:
-        result.text_changes = changes(text, sight.text) or changes(aria, sight.aria)
-    result.recorded, result.replayed = recorded("view"), sight.png
+        result.text_changes = changes(text, content.text) or changes(aria, content.aria)
+    result.recorded, result.replayed = recorded("view"), content.png
     if result.recorded:
         try:
-            difference = compare_pictures(result.recorded, sight.png)
+            difference = compare_pictures(result.recorded, content.png)
         except ValueError as error:
             result.error = str(error)
             return
@@ -207,10 +207,10 @@ def compare(view: View, sight: PageSnapshot, snapshot: Snapshot, result: ViewChe
         result.pixels = 1.0  # another tool's archive has no screenshot
 
 
-def _unreported(ledger: Ledger, session: str, told: Sequence[str]) -> set[str]:
+def _unreported(ledger: Ledger, session: str, reported: Sequence[str]) -> set[str]:
     """Return the names of a session's answers that the browser did not report: those of shared workers."""
     mine = (one for one in ledger.entries() if one["session"] == session and one["verdict"] != "miss")
-    return set(Counter(one_name(one["url"]) for one in mine) - Counter(map(one_name, told)))
+    return set(Counter(one_name(one["url"]) for one in mine) - Counter(map(one_name, reported)))
 
 
 async def _replay(
@@ -231,7 +231,7 @@ async def _replay(
     driver = Driver(context, patience=patience, files=files)
     reached = since = seen = begun = 0
     try:
-        await driver.begin(chain.url)
+        await driver.open_start(chain.url)
         for depth in range(len(chain.steps) + 1):
             if depth:
                 await driver.perform(chain.steps[depth - 1], depth)
@@ -248,14 +248,14 @@ async def _replay(
                     traffic.asked[begun:],
                 )
                 since, seen, begun = len(traffic.answers), len(missed), len(traffic.asked)
-                sight = await read_page(driver.page)
-                await asyncio.to_thread(compare, chain.views[depth], sight, snapshot, result)
+                content = await read_page(driver.page)
+                await asyncio.to_thread(compare, chain.views[depth], content, snapshot, result)
             reached = depth + 1
     except (PageFailed, PlaywrightError) as error:
-        said = first_line(error) if isinstance(error, PlaywrightError) else str(error)
+        reason = first_line(error) if isinstance(error, PlaywrightError) else str(error)
         for depth, result in results.items():
             if depth >= reached:
-                result.error = said
+                result.error = reason
                 result.missed = result.missed or [answer.url for answer in driver.traffic.missed(since)]
                 result.recorded = snapshot.resource("view", result.address) or b""
     finally:
@@ -335,13 +335,13 @@ async def reread_views(snapshot: Snapshot, views: Sequence[View]) -> dict[str, d
                 files = contents_of(snapshot, chain.views[len(chain.steps)])
                 driver = Driver(context, patience=SettleTimeouts(), files=files)
                 try:
-                    await driver.begin(chain.url)
+                    await driver.open_start(chain.url)
                     for depth in range(len(chain.steps) + 1):
                         if depth:
                             await driver.perform(chain.steps[depth - 1], depth)
                         if depth in chain.views:
-                            sight = await read_page(driver.page)
-                            found[chain.views[depth].address] = resources_of(sight)
+                            content = await read_page(driver.page)
+                            found[chain.views[depth].address] = resources_of(content)
                 except (PageFailed, PlaywrightError):
                     pass  # the caller says which views are missing
                 finally:
@@ -357,9 +357,11 @@ def is_unread(request: Request) -> bool:
     """
     if "prefetch" in (request.header("sec-purpose") or request.header("purpose") or ""):
         return True
-    told = request.header("sec-fetch-dest") or ""
-    tells = told == "empty" and request.header("sec-fetch-mode") == "no-cors"
-    return request.method == "POST" and (told == "report" or tells or request.header("ping-to") is not None)
+    destination = request.header("sec-fetch-dest") or ""
+    tells = destination == "empty" and request.header("sec-fetch-mode") == "no-cors"
+    return request.method == "POST" and (
+        destination == "report" or tells or request.header("ping-to") is not None
+    )
 
 
 def unread_requests(snapshot: Snapshot, captures: Iterable[Mapping[str, Any]]) -> set[str]:

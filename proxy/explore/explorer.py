@@ -93,9 +93,9 @@ class Explorer(Visitor):
                 await under_way.go()
             finally:
                 self.save(url, under_way.to_json())
-        veil = ViewRedactor(self.recorder.redactor)
+        redactor = ViewRedactor(self.recorder.redactor)
         await asyncio.to_thread(
-            self.writer.metadata, graph_uri(veil.text(url)), veil.json(graph.whole().to_json())
+            self.writer.metadata, graph_uri(redactor.text(url)), redactor.json(graph.whole().to_json())
         )
         if under_way.finished:
             self._path(url).unlink(missing_ok=True)
@@ -270,7 +270,7 @@ class Walk:
         If the page ever failed to settle, the first such result is kept.
         """
         await self._manners.wait_turn(self.url)
-        response, calm = await self.driver.begin(self.url)
+        response, calm = await self.driver.open_start(self.url)
         for number, step in enumerate(steps, start=1):
             await self._manners.wait_turn(self.url)
             later = await self.driver.perform(step, number)
@@ -301,19 +301,19 @@ class Walk:
                     raise
                 calm = await self.driver.perform(plain, len(steps) + 1)
                 steps.append(plain)
-        sight = await self.look()
-        if move.then and move.kind in _FIELDS and unchanged(sight):
+        content = await self.look()
+        if move.then and move.kind in _FIELDS and unchanged(content):
             for step in move.then:
                 calm = await self.driver.perform(step, len(steps) + 1)
                 steps.append(step)
-            sight = await self.look()
-        return sight, steps, calm
+            content = await self.look()
+        return content, steps, calm
 
     def half_loaded(self, calm: SettleResult) -> bool:
         """Return True if the site failed to deliver something, or too late: a script may be missing."""
         site = urlsplit(self.url).netloc
         late = not calm.quiet and not calm.reason.startswith("keeps asking")
-        return late or any(urlsplit(url).netloc == site for url in self.driver.traffic.lost())
+        return late or any(urlsplit(url).netloc == site for url in self.driver.traffic.lost_urls())
 
 
 @asynccontextmanager
@@ -452,8 +452,8 @@ class Exploration:
         async with open_walk(self.explorer, self.host, self.graph.url) as walk:
             try:
                 await walk.reach(node.steps)
-                sight = await walk.look()
-                self.shown[node.address] = stable_content(sight.text, sight.aria)
+                content = await walk.look()
+                self.shown[node.address] = stable_content(content.text, content.aria)
                 await self._plan(walk.driver, node)
             except (PageFailed, PlaywrightError) as error:
                 self.graph.failed.append((_key(node.steps), _said(error)))
@@ -497,14 +497,14 @@ class Exploration:
                 new = await self._walked(walk, source, move, before)
             except (PageFailed, PlaywrightError) as error:
                 await self.host.check()
-                said = _said(error)
+                reason = _said(error)
                 waited = isinstance(error, UnusableElement)  # UnusableElement: it was waited for long enough
                 if source is not None and move is not None and not waited and self.queue.again(source, move):
                     return
                 way = _key([*before, *(move.steps if move else ())])
-                self.graph.failed.append((way, said))
+                self.graph.failed.append((way, reason))
                 if source is None:
-                    self.graph.ended = said
+                    self.graph.ended = reason
                 new = False
         if move is not None and new is not None:
             self.queue.tell(move, new=new)
@@ -522,7 +522,7 @@ class Exploration:
         await self._compare(walk, source)
         answers = len(driver.traffic.answers)
         guard = await Guard.over(driver.context)
-        sight, steps, later = await walk.make(move, before, lambda seen: self._look(seen) == source.look)
+        content, steps, later = await walk.make(move, before, lambda seen: self._look(seen) == source.look)
         calm = later if calm.quiet else calm
         if guard.stopped:
             named = f"{move.kind} {describe(move.steps[-1])}"
@@ -533,7 +533,7 @@ class Exploration:
             return None
         loaded = [one.status for one in driver.traffic.answers[answers:] if one.kind == "document"]
         status = loaded[-1] if loaded and not 300 <= loaded[-1] < 400 else 0
-        new = await self._keep(walk, source, move, steps, sight, status, calm, bool(loaded))
+        new = await self._keep(walk, source, move, steps, content, status, calm, bool(loaded))
         if not loaded:
             self._then_send(source, move, steps)
         return new
@@ -558,8 +558,8 @@ class Exploration:
         if self.compared.get(source.address, 0) >= COMPARED:
             return
         self.compared[source.address] = self.compared.get(source.address, 0) + 1
-        sight = await walk.look()
-        now = stable_content(sight.text, sight.aria)
+        content = await walk.look()
+        now = stable_content(content.text, content.aria)
         before = self.shown.setdefault(source.address, now)
         if self.noise.learn(before, now):
             self.graph.noise = sorted(self.noise.masks)
@@ -569,8 +569,8 @@ class Exploration:
                     node.look = self.noise.look(self.shown[node.address])
             self.looks = {node.look: node for node in reversed(nodes)}
 
-    def _look(self, sight: PageSnapshot) -> str:
-        return self.noise.look(stable_content(sight.text, sight.aria))
+    def _look(self, content: PageSnapshot) -> str:
+        return self.noise.look(stable_content(content.text, content.aria))
 
     async def _keep(
         self,
@@ -578,21 +578,23 @@ class Exploration:
         source: Node | None,
         move: Move | None,
         steps: list[Step],
-        sight: PageSnapshot,
+        content: PageSnapshot,
         status: int,
         calm: SettleResult,
         loaded: bool,
     ) -> bool:
         """Store the page if it is a new view, and add the edge; return True if it was new."""
         graph, driver, recording = self.graph, walk.driver, walk.recording
-        if apart := skipped_reason(sight.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
+        if apart := skipped_reason(content.url, graph.url, _key(steps), pdf=await shows_pdf(driver.page)):
             graph.left += [apart] if apart not in graph.left else []
             return False
-        look = self._look(sight)
+        look = self._look(content)
         known = self.looks.get(look)
         new = known is None
         if known is None:
-            wall = examine(status, sight.text, sight.html, driver.traffic.broken(driver.page.url))
+            wall = examine(
+                status, content.text, content.html, driver.traffic.incomplete_reason(driver.page.url)
+            )
             if wall is not None:
                 graph.walls.append((_key(steps), f"{wall.kind}: {wall.reason}"))
                 return False
@@ -600,17 +602,17 @@ class Exploration:
                 return False
             depth = 0 if source is None else source.depth + 1
             address = recording.address(graph.url, steps)
-            known = Node(address, steps, sight.title, sight.url, depth, look)
+            known = Node(address, steps, content.title, content.url, depth, look)
             self.looks[look] = known  # set before the first await: another worker may see the same view
             self.claimed += 1
-            self.shown[address] = stable_content(sight.text, sight.aria)
+            self.shown[address] = stable_content(content.text, content.aria)
             try:
-                sight = await recording.veil.drawn(sight, driver.page)
+                content = await recording.redactor.with_picture(content, driver.page)
                 captures = await recording.new_captures()
                 await recording.store(
-                    sight, graph.url, steps, source.address if source else None, captures,
+                    content, graph.url, steps, source.address if source else None, captures,
                     quiet=calm.quiet, reason=calm.reason, tsStatus=status, dismissed=driver.dismissed,
-                    downloads=[*driver.downloads], lost=driver.traffic.lost(),
+                    downloads=[*driver.downloads], lost=driver.traffic.lost_urls(),
                 )  # fmt: skip
             except PlaywrightError:
                 self.looks.pop(known.look, None)  # so that another way to the view can store it

@@ -41,10 +41,10 @@ class Card:
     @property
     def lines(self) -> list[tuple[str, str]]:
         """Return the steps as written on the edge: pairs of action and target."""
-        told = [brief(step) for step in self.steps]
-        if len(told) <= MOST_STEPS:
-            return told
-        return [*told[: MOST_STEPS - 1], (f"and {len(told) - MOST_STEPS + 1} more", "")]
+        steps = [brief(step) for step in self.steps]
+        if len(steps) <= MOST_STEPS:
+            return steps
+        return [*steps[: MOST_STEPS - 1], (f"and {len(steps) - MOST_STEPS + 1} more", "")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def fields(state: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
             for one in value:
                 held = one.get("checked", one.get("value"))
                 if held not in ("", [], None, False):
-                    said = one.get("label") or one.get("name") or one.get("type", "field")
-                    yield str(said), ", ".join(map(str, held)) if isinstance(held, list) else str(held)
+                    label = one.get("label") or one.get("name") or one.get("type", "field")
+                    yield str(label), ", ".join(map(str, held)) if isinstance(held, list) else str(held)
         elif name != "url" and value not in ("", [], {}, None):
             yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)

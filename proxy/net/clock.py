@@ -61,7 +61,8 @@ def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, st
     changed = {
         **environment,
         variable: f"{library}:{before}" if before else str(library),
-        "FAKETIME": f"{(moment - now).total_seconds():+.6f}",  # a relative offset, so that all child processes agree
+        # a relative offset, so that all child processes agree
+        "FAKETIME": f"{(moment - now).total_seconds():+.6f}",
         "DONT_FAKE_MONOTONIC": "1",  # else waits never end
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else Chromium's processes crash
         "NO_FAKE_STAT": "1",  # Python compares a source file's date with that in its .pyc
@@ -90,5 +91,5 @@ def _try(environment: Mapping[str, str], moment: datetime) -> None:
     )
     shown = done.stdout.strip()
     if done.returncode or abs(datetime.fromtimestamp(float(shown), UTC) - moment) > NEAR:
-        said = (done.stderr.strip().splitlines() or [f"it shows {shown}"])[-1]
-        raise MissingCapability(f"libfaketime does not hold the clock here: {said}")
+        error = (done.stderr.strip().splitlines() or [f"it shows {shown}"])[-1]
+        raise MissingCapability(f"libfaketime does not hold the clock here: {error}")

@@ -20,8 +20,8 @@ AGAIN = 0.02  # s between two checks
 class StreamCounters(NamedTuple):
     """Counters of a session's open streams: web socket messages by side, bytes of event streams."""
 
-    mine: int = 0
-    theirs: int = 0
+    from_client: int = 0
+    from_server: int = 0
     streamed: int = 0
 
 
@@ -33,19 +33,19 @@ Ask = Callable[[], Awaitable[Mapping[str, Any] | None]]
 class Silence:
     """The streams of a browser context. `said` returns the recorder's counters; None without a recorder."""
 
-    said: Callable[[], StreamCounters] | None = None
+    counters: Callable[[], StreamCounters] | None = None
     # lasting difference between recorder and page: other tabs have sockets, too
-    _apart: tuple[int, int] = (0, 0)
+    _lasting: tuple[int, int] = (0, 0)
 
-    def talked(self) -> bool:
+    def has_traffic(self) -> bool:
         """Return True if a message or a byte has come by an open stream, from either side."""
-        said = self._heard()
-        return said is None or any(said)
+        counters = self._read_counters()
+        return counters is None or any(counters)
 
-    async def kept(self, before: Mapping[str, Any], ask: Ask) -> bool:
+    async def holds(self, before: Mapping[str, Any], ask: Ask) -> bool:
         """Return True if the page, in the state `before`, and its streams stay silent for a while."""
         loop = asyncio.get_running_loop()
-        said = await self._arrived(ask)
+        counters = await self._wait_for_arrival(ask)
         begun = loop.time()
         await asyncio.sleep(LISTEN)
         if loop.time() - begun > 1.5 * LISTEN:
@@ -53,34 +53,36 @@ class Silence:
         state = await ask()
         if state is None or state["mutations"] != before["mutations"]:
             return False
-        return said is None or (self._heard() == said and self._between(said, state) == self._apart)
+        return counters is None or (
+            self._read_counters() == counters and self._difference(counters, state) == self._lasting
+        )
 
-    async def broken(self, before: Mapping[str, Any], ask: Ask, until: float) -> bool:
+    async def breaks(self, before: Mapping[str, Any], ask: Ask, until: float) -> bool:
         """Return True if something is said before the loop's time is `until`.
 
         The page was in the state `before`.
         """
         while asyncio.get_running_loop().time() < until:
-            if not await self.kept(before, ask):
+            if not await self.holds(before, ask):
                 return True
         return False
 
-    async def _arrived(self, ask: Ask) -> StreamCounters | None:
+    async def _wait_for_arrival(self, ask: Ask) -> StreamCounters | None:
         """Wait until the messages under way have arrived, at most LATE seconds; return the counters."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + LATE
-        while (said := self._heard()) is not None and (state := await ask()) is not None:
-            apart = self._between(said, state)
-            if apart not in ((0, 0), self._apart) and loop.time() < limit:
+        while (counters := self._read_counters()) is not None and (state := await ask()) is not None:
+            apart = self._difference(counters, state)
+            if apart not in ((0, 0), self._lasting) and loop.time() < limit:
                 await asyncio.sleep(AGAIN)
                 continue
-            self._apart = apart
+            self._lasting = apart
             break
-        return said
+        return counters
 
-    def _heard(self) -> StreamCounters | None:
-        return self.said() if self.said is not None else None
+    def _read_counters(self) -> StreamCounters | None:
+        return self.counters() if self.counters is not None else None
 
     @staticmethod
-    def _between(said: StreamCounters, state: Mapping[str, Any]) -> tuple[int, int]:
-        return said.mine - state["sent"], said.theirs - state["heard"]
+    def _difference(counters: StreamCounters, state: Mapping[str, Any]) -> tuple[int, int]:
+        return counters.from_client - state["sent"], counters.from_server - state["heard"]

@@ -58,7 +58,7 @@ class UpstreamProxy:
             return None
         return url
 
-    def forwarding(self, host: str, port: int) -> tuple[str, int] | None:
+    def forward_address(self, host: str, port: int) -> tuple[str, int] | None:
         """Return where a plain http request for a host is sent whole, None where a tunnel or no proxy is used.
 
         Many proxies refuse a tunnel to port 80. One with a password gets a tunnel all the same, so that no recorded

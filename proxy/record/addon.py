@@ -176,7 +176,9 @@ class RecordingAddon:
         """Wait for answers whose client (None: any client) has left."""
         end = time.monotonic() + OUTLIVE_SECONDS
         while time.monotonic() < end and any(
-            draft.left for draft in self._drafts.values() if client is None or draft.client == client.id
+            draft.client_left
+            for draft in self._drafts.values()
+            if client is None or draft.client == client.id
         ):
             await asyncio.sleep(POLL_SECONDS)
         if client is not None:
@@ -277,12 +279,12 @@ class RecordingAddon:
             spool = draft.response_spool = (EventSpool if events else Spool)(self._spool_directory)
             response.stream = spool.tee
             # it may never end, and is kept as far as it came when nobody reads it any more
-            if left_early or not draft.counted:
+            if left_early or not draft.awaited:
                 fill(draft, flow)
 
-        if left_early and draft.counted:
+        if left_early and draft.awaited:
             hold(flow, stream)
-        elif length is None or length > BUFFERED_BYTES or not draft.counted:
+        elif length is None or length > BUFFERED_BYTES or not draft.awaited:
             stream()
             draft.outlasts = outlive_client(flow, length, lambda: self._leave(draft))
 
@@ -326,12 +328,16 @@ class RecordingAddon:
         draft, socket = self._drafts.get(flow.id), flow.websocket
         if draft is None or socket is None:
             return
-        draft.heard_size += len(socket.messages[-1].content)
-        if not draft.left_out and len(draft.heard) < MOST_MESSAGES and draft.heard_size <= MOST_BYTES:
-            draft.heard.append(self._latest[draft.session])
+        draft.message_bytes += len(socket.messages[-1].content)
+        if (
+            not draft.left_out
+            and len(draft.message_events) < MOST_MESSAGES
+            and draft.message_bytes <= MOST_BYTES
+        ):
+            draft.message_events.append(self._latest[draft.session])
             return
         if draft.left_out:
-            del socket.messages[len(draft.heard)]  # the one before, which has been passed on
+            del socket.messages[len(draft.message_events)]  # the one before, which has been passed on
         draft.left_out += 1
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
@@ -346,34 +352,34 @@ class RecordingAddon:
             if draft.session != session:
                 continue
             if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
-                draft.looks.setdefault(steps, len(draft.heard) + draft.left_out)
-            elif not draft.counted and draft.response_spool is not None:
+                draft.looks.setdefault(steps, len(draft.message_events) + draft.left_out)
+            elif not draft.awaited and draft.response_spool is not None:
                 draft.response_spool.enough = True
 
-    def said(self, session: str) -> StreamCounters:
+    def stream_counters(self, session: str) -> StreamCounters:
         """Return what the open streams of a session have said so far. May be called from any thread."""
-        mine = theirs = streamed = 0
+        from_client = from_server = streamed = 0
         for key, draft in list(self._drafts.items()):
             if draft.session != session:
                 continue
             if (flow := self._sockets.get(key)) is not None and flow.websocket is not None:
-                kept = flow.websocket.messages[: len(draft.heard)]
+                kept = flow.websocket.messages[: len(draft.message_events)]
                 sent = sum(message.from_client for message in kept)
-                mine, theirs = mine + sent, theirs + len(kept) - sent + draft.left_out
-            elif not draft.counted and draft.response_spool is not None:
-                streamed += draft.response_spool.said
-        return StreamCounters(mine, theirs, streamed)
+                from_client, from_server = from_client + sent, from_server + len(kept) - sent + draft.left_out
+            elif not draft.awaited and draft.response_spool is not None:
+                streamed += draft.response_spool.payload_size
+        return StreamCounters(from_client, from_server, streamed)
 
     def come(self, session: str) -> int:
         """Return how many bytes have come of a session's answers under way, without streams. May be called from any thread."""
-        drafts = [one for one in list(self._drafts.values()) if one.session == session and one.counted]
+        drafts = [one for one in list(self._drafts.values()) if one.session == session and one.awaited]
         return sum(one.response_spool.size for one in drafts if one.response_spool is not None)
 
     def _keep_messages(self, draft: Draft, flow: http.HTTPFlow) -> None:
         socket = WebSocketRecord.of(flow, draft, self._event(draft.session))
         if draft.left_out:
-            said = f"{len(draft.heard) + draft.left_out} messages of {draft.heard_size} bytes"
-            self._failed(draft.url, f"web socket: {said} are too many to be replayed")
+            size = f"{len(draft.message_events) + draft.left_out} messages of {draft.message_bytes} bytes"
+            self._failed(draft.url, f"web socket: {size} are too many to be replayed")
         if (metadata := self._metadata) is not None:
 
             def write() -> None:
@@ -419,7 +425,7 @@ class RecordingAddon:
 
     def _leave(self, draft: Draft) -> None:
         """Note that a client has left within an answer that goes on: no page waits for it."""
-        draft.left = True
+        draft.client_left = True
         self._undo_count(draft)
 
     def _left(self, draft: Draft, reason: str) -> None:
@@ -472,8 +478,8 @@ class RecordingAddon:
         self._undo_count(draft)
 
     def _undo_count(self, draft: Draft) -> None:
-        if draft.counted:
-            draft.counted = False
+        if draft.awaited:
+            draft.awaited = False
             self._archive.session(draft.session).open -= 1
 
     def _own_page(self, request: http.Request) -> http.Response:
@@ -515,7 +521,7 @@ class WebSocketRecord:
         return cls(
             draft,
             end,
-            socket.messages[: len(draft.heard)],
+            socket.messages[: len(draft.message_events)],
             (int(socket.close_code or 0), socket.close_reason or "") if closed else None,
             answer.headers.get("Sec-WebSocket-Protocol") if answer is not None else None,
         )
@@ -526,24 +532,24 @@ class WebSocketRecord:
         url = public(draft.url, secrets)
         protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there
         known = secrets.count if secrets is not None else 0
-        said = self._said(secrets)
+        messages = self._messages(secrets)
         if secrets is not None and secrets.count > known:  # it may have come up before it was told to be one
-            said = self._said(secrets)
+            messages = self._messages(secrets)
         content: dict[str, object] = {
             "url": url,
             "session": draft.session,
             "begin": draft.begin,
             "end": self.end,
             "replayable": not draft.left_out,
-            "messages": said,
-            "events": draft.heard,
+            "messages": messages,
+            "events": draft.message_events,
             "times": [round(message.timestamp * 1000) for message in self.messages],
             "left_out": draft.left_out,
         }
         if self.close is not None:
             code, reason = self.close
-            told = secrets.told(reason.encode()).decode() if secrets is not None else reason
-            content["close"] = [code, told]
+            reason_text = secrets.redact_known(reason.encode()).decode() if secrets is not None else reason
+            content["close"] = [code, reason_text]
         if draft.looks:
             content["looked"] = next(iter(draft.looks.values()))
             content["looks"] = [list(one) for one in draft.looks.items()]
@@ -551,20 +557,20 @@ class WebSocketRecord:
             content["protocol"] = protocol
         return url, content
 
-    def _said(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:
+    def _messages(self, secrets: ExchangeRedactor | None) -> list[dict[str, str]]:
         said: list[dict[str, str]] = []
         packets = Packets(self.protocol or "")
         last = max((n for n, message in enumerate(self.messages) if message.from_client), default=0)
         for number, message in enumerate(self.messages):
-            mine, data = message.from_client, message.content
-            entry = {"from": "client" if mine else "server"}
-            if secrets is not None and mine and not message.is_text:
+            from_client, data = message.from_client, message.content
+            entry = {"from": "client" if from_client else "server"}
+            if secrets is not None and from_client and not message.is_text:
                 # a packet in several messages is kept in the last of them: a secret may be cut
                 parts = [one for one in packets.cut(True, data) if isinstance(one, bytes)]
                 parts += [packets.rest(True)] if number == last else []
                 data = b"".join(secrets.message(self.draft.url, part, from_client=True) for part in parts)
             elif secrets is not None:
-                data = secrets.message(self.draft.url, data, from_client=mine)
+                data = secrets.message(self.draft.url, data, from_client=from_client)
             if message.is_text:
                 entry["text"] = data.decode("utf-8", "surrogateescape")
             else:

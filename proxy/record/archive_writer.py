@@ -119,7 +119,7 @@ class Spool:
         self._chunks.clear()
 
     @property
-    def said(self) -> int:
+    def payload_size(self) -> int:
         """The number of bytes that tell the client something."""
         return self.size
 
@@ -145,7 +145,7 @@ class EventSpool(Spool):
         return super().tee(chunk)
 
     @property
-    def said(self) -> int:
+    def payload_size(self) -> int:
         return self._said
 
 
@@ -161,11 +161,11 @@ class Draft:
     started: datetime
     client: str = ""  # id of the client's connection
     flow: str = ""  # its flow's id
-    counted: bool = True  # whether a page waits for it (event streams and web sockets never end)
+    awaited: bool = True  # whether a page waits for it (event streams and web sockets never end)
     outlasts: bool = (
         False  # whether it goes on when its client leaves (mitmproxy_compat.lifetime.OutlivingResponses)
     )
-    left: bool = False  # whether its client has, and it goes on
+    client_left: bool = False  # whether its client has, and it goes on
     request_spool: Spool | None = None
     response_spool: Spool | None = None
     request_fields: Fields = ()
@@ -179,8 +179,9 @@ class Draft:
     protocol: str = "http/1.1"
     ip: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
-    heard: list[int] = field(default_factory=list)  # the last event before each message of a web socket
-    heard_size: int = 0  # bytes of all messages
+    # the last event before each message of a web socket
+    message_events: list[int] = field(default_factory=list)
+    message_bytes: int = 0  # bytes of all messages
     left_out: int = 0  # messages above the bounds
     # steps done when a view was seen -> messages of a web socket
     looks: dict[int, int] = field(default_factory=dict)
@@ -210,8 +211,8 @@ class Draft:
         headers = one_coding(text_headers(self.request_fields))
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
             headers = (("Host", self.authority), *headers)
-        told = one_coding(text_headers(self.fields))
-        coding = next((v for n, v in told if n.lower() == "content-encoding"), "")
+        coded = one_coding(text_headers(self.fields))
+        coding = next((v for n, v in coded if n.lower() == "content-encoding"), "")
         if coding and (self.response_spool is None or self.response_spool.size <= MOST_UNPACKED):
             body = self._body()
             if half_packed(body if isinstance(body, bytes) else body.read(), coding):
@@ -220,7 +221,7 @@ class Draft:
             request=Request(self.method, self.url, headers, sent),
             status=self.status,
             reason=_phrase(self.status) if self.protocol == "h2" else self.reason,
-            headers=told,
+            headers=coded,
             body=self._body(),
             started=self.started,
             session=self.session,
@@ -312,7 +313,7 @@ class ArchiveWriter:
 
     def room(self) -> Awaitable[None] | None:
         """Return None while the queue is short, else an awaitable that ends when more may be delivered."""
-        if not self._behind(1.0):
+        if not self._lags(1.0):
             return None
         self._loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -320,7 +321,7 @@ class ArchiveWriter:
         self._release()  # where the last one was written in this very moment nobody else would tell
         return waiter
 
-    def _behind(self, share: float) -> bool:
+    def _lags(self, share: float) -> bool:
         """Return True if the writing lags by more than that share of any limit."""
         if not self.queued:
             return False
@@ -375,7 +376,7 @@ class ArchiveWriter:
         self._failed("recorder", f"not archived: {self.error}")
 
     def _release(self) -> None:
-        if not self._behind(RELEASED):
+        if not self._lags(RELEASED):
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
                 if not waiter.done():

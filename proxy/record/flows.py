@@ -263,16 +263,18 @@ class TlsFailures:
         browser = self._browser(data)
         if browser in self._trusting:
             return
-        told = self._failed(f"https://{host}/", f"TLS with the client failed: {data.conn.error or 'closed'}")
+        failure = self._failed(
+            f"https://{host}/", f"TLS with the client failed: {data.conn.error or 'closed'}"
+        )
         if browser is not None:
-            self._broken.setdefault(browser, []).append(told)
+            self._broken.setdefault(browser, []).append(failure)
 
     def tls_established_client(self, data: tls.TlsData) -> None:
         """Withdraw the failures of a browser that takes our certificate."""
         if (browser := self._browser(data)) is not None:
             self._trusting.add(browser)
-            for told in self._broken.pop(browser, ()):
-                self._settled(told)
+            for failure in self._broken.pop(browser, ()):
+                self._settled(failure)
 
     def client_disconnected(self, client: Client) -> None:
         self._hellos.pop(client.id, None)
@@ -317,17 +319,17 @@ class FailedRequests:
         self._secrets = secrets
         self._known: dict[bytes, int] = {}  # how long was waited at most, by a digest of all else
 
-    def request(self, draft: Draft, flow: http.HTTPFlow, told: str, left: int = 0) -> Callable[[], None]:
+    def request(self, draft: Draft, flow: http.HTTPFlow, error: str, left: int = 0) -> Callable[[], None]:
         """Keep a request and the reason, or `left`: the seconds after which its client left. Discards the draft's bodies."""
         server = flow.server_conn
         given = None
         if left:
-            reason, told = "timeout", _waited_for(flow)
+            reason, error = "timeout", _waited_for(flow)
         else:
             silent = server.tls and server.timestamp_tcp_setup and not server.timestamp_tls_setup
-            reason = "tls" if silent else reason_of(told)
+            reason = "tls" if silent else reason_of(error)
             if draft.response_spool is None:  # else the client has a part of an answer
-                given = ProxyResponse(_BAD_GATEWAY, "text/html", format_error(_BAD_GATEWAY, told).decode())
+                given = ProxyResponse(_BAD_GATEWAY, "text/html", format_error(_BAD_GATEWAY, error).decode())
         headers = text_headers(flow.request.headers.fields)
         if not any(name.lower() == "host" for name, _ in headers):  # HTTP/2 has it as :authority
             headers = (("Host", draft.authority), *headers)
@@ -343,28 +345,37 @@ class FailedRequests:
                     body = spooled if isinstance(spooled, bytes) else spooled.read()
                 request = Request(draft.method, draft.url, headers, body)
                 self._keep(
-                    Failure(request, reason, told, draft.started, draft.session, given, whole, waited=left)
+                    Failure(
+                        request,
+                        reason,
+                        error,
+                        draft.started,
+                        draft.session,
+                        given,
+                        whole,
+                        seconds_waited=left,
+                    )
                 )
             finally:
                 draft.discard()
 
         return write
 
-    def tunnel(self, flow: http.HTTPFlow, session: str, told: str, left: int = 0) -> Callable[[], None]:
+    def tunnel(self, flow: http.HTTPFlow, session: str, error: str, left: int = 0) -> Callable[[], None]:
         """Keep the request for a tunnel that never came about, likewise."""
         host, port = flow.request.host, flow.request.port
         url = f"https://{host_port(host, port).removesuffix(':443')}/"
         started = began(flow.request)
         given = None
-        reason = reason_of(told)
+        reason = reason_of(error)
         if left:
-            reason, told = "timeout", _waited_for(flow)
-            given = ProxyResponse(OPENED, "", "") if told == UNANSWERED else None
+            reason, error = "timeout", _waited_for(flow)
+            given = ProxyResponse(OPENED, "", "") if error == UNANSWERED else None
         else:
             given = ProxyResponse(
                 _BAD_GATEWAY, "", (flow.response.text if flow.response is not None else None) or ""
             )
-        failure = Failure(Request(TUNNEL, url), reason, told, started, session, given, waited=left)
+        failure = Failure(Request(TUNNEL, url), reason, error, started, session, given, seconds_waited=left)
         return lambda: self._keep(failure)
 
     def _keep(self, failure: Failure) -> None:
@@ -372,12 +383,12 @@ class FailedRequests:
         if self._writer is None or errand(url):
             return
         kept = self._secrets.failure(failure) if self._secrets is not None else failure
-        told = json.dumps(replace(kept, waited=0).to_json(), sort_keys=True)
-        known = hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
+        text = json.dumps(replace(kept, seconds_waited=0).to_json(), sort_keys=True)
+        known = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         before = self._known.get(known)
-        if before is not None and before >= kept.waited:
+        if before is not None and before >= kept.seconds_waited:
             return  # a program that tries again and again says nothing new
-        self._known[known] = kept.waited
+        self._known[known] = kept.seconds_waited
         kept.write(self._writer)
         self.count += before is None
 

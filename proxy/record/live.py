@@ -100,8 +100,8 @@ class LiveRequests:
         except httpx.HTTPError as error:
             where = mask(request).url
             why = next((why for url, why in reversed(self._recorder.failures) if url == where), "")
-            said = why or f"{type(error).__name__}: {error}"
-            return failure(request, 502, "Not Answered", f"{where}: asked live: {said}")
+            reason = why or f"{type(error).__name__}: {error}"
+            return failure(request, 502, "Not Answered", f"{where}: asked live: {reason}")
         if size is None and not bodiless:
             fields.append(("Content-Length", str(len(body))))
         return Reply(answer.status_code, answer.reason_phrase, tuple(fields), b"" if bodiless else body)

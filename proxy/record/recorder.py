@@ -190,7 +190,7 @@ class Recorder(ProxyServer):
             authority_pem=self.authority.certificate_pem,
             status=lambda: {"recording": True, **asdict(self.stats)},
             # only the door checks addresses, so that all that must be checked goes through it
-            forwarding=self._upstream.forwarding if self._upstream and private else None,
+            forwarding=self._upstream.forward_address if self._upstream and private else None,
         )
         self._addon.challenge = bool(challenge)
         self._breaking = TlsFailures(self._lost.add, self._lost.settle, self._addon.session_of)
@@ -317,9 +317,9 @@ class Recorder(ProxyServer):
                 loop.call_soon_threadsafe(tell)
                 done.wait(60.0)
 
-    def said(self, session: str = DEFAULT_SESSION) -> StreamCounters:
+    def stream_counters(self, session: str = DEFAULT_SESSION) -> StreamCounters:
         """Return what the open web sockets and event streams of a session have said so far."""
-        return self._addon.said(session)
+        return self._addon.stream_counters(session)
 
     def come(self, session: str = DEFAULT_SESSION) -> int:
         """Return how many bytes have come of a session's answers under way, without event streams."""

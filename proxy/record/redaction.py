@@ -52,17 +52,19 @@ class ExchangeRedactor:
     def failure(self, failure: Failure) -> Failure:
         """Return a failed request without its secrets."""
         request = self._redactor.request(failure.request)
-        given = failure.given
+        given = failure.proxy_response
         if given is not None:
             given = replace(given, body=self._redactor.body(given.body.encode()).decode())
-        return replace(failure, request=request, told=self._redactor.url(failure.told), given=given)
+        return replace(
+            failure, request=request, message=self._redactor.url(failure.message), proxy_response=given
+        )
 
     @property
     def count(self) -> int:
         """The number of known secrets."""
         return self._redactor.count
 
-    def told(self, data: bytes) -> bytes:
+    def redact_known(self, data: bytes) -> bytes:
         """Return bytes without the secrets known by now."""
         return self._redactor.body(data)
 

@@ -173,7 +173,7 @@ class Answerer:
 
     def reset(self, name: str) -> None:
         """Reset a session to its start. Its request count goes on."""
-        if self.states.known(name) is not None:
+        if self.states.get(name) is not None:
             state = self.state(name)
             state.begin_anew(self.matcher.session(name))
             reset_in(self.virtual_hosts.values(), state.name)
@@ -181,12 +181,12 @@ class Answerer:
 
     def missed(self, name: str) -> list[MissedRequest]:
         """Return the requests that a session missed, in the order in which they were answered."""
-        state = self.states.known(name)
+        state = self.states.get(name)
         return list(state.missed) if state is not None else []
 
     def faults_met(self, name: str) -> list[str]:
         """Return the verdicts of a session's answers that faults changed, in the order of the answers."""
-        state = self.states.known(name)
+        state = self.states.get(name)
         return list(state.faulted) if state is not None else []
 
     @property
@@ -196,14 +196,14 @@ class Answerer:
 
     # Answers
 
-    def remembered(self, memo: Memo, state: SessionState) -> bytes:
+    def replay_memo(self, memo: Memo, state: SessionState) -> bytes:
         """Replay a memoized request: advance the session, write the ledger line, return the bytes to send.
 
         Returns b"" if the memo does not hold for the session, or if the session's ledger line needs more
         members. Most requests of a long run take only this path, so `note` is inlined.
         """
         session, site = state.session, memo.site
-        if site in session.past or state.again or session.drawn:
+        if site in session.past or state.again or session.drawn_ids:
             return b""
         session.repeated(site, memo.capture, memo.followed)
         seq = state.seq
@@ -225,11 +225,11 @@ class Answerer:
         If the client leaves before, or has `left`, the ledger line of an unanswered request is written.
         """
         if state.judging:
-            await self.to_its_end(state.until(lambda: not state.judging), request.body)
+            await self.to_its_end(state.wait_until(lambda: not state.judging), request.body)
         try:
             if left and self.waits(request, state):
                 raise asyncio.CancelledError
-            await state.until(lambda: not self.waits(request, state))
+            await state.wait_until(lambda: not self.waits(request, state))
         except asyncio.CancelledError:
             note_unanswered_poll(self, request, state, None)
             raise
@@ -256,17 +256,17 @@ class Answerer:
                 state.wrote(reply.capture)
             return reply
 
-        return self._told(request, state, make)
+        return self._reply_or_error(request, state, make)
 
-    def _told(self, request: Request, state: SessionState, make: Callable[[], Reply]) -> Reply:
+    def _reply_or_error(self, request: Request, state: SessionState, make: Callable[[], Reply]) -> Reply:
         """Return the reply that `make` makes, or one that says why it could not."""
         reply = None
         try:
             reply = make()
         except DamagedInput as error:  # of a capture that was read only to choose
-            reply = self._damaged(request, state, None, error)
+            reply = self._reply_damaged(request, state, None, error)
         except Exception as error:  # noqa: BLE001 -- a bug: reported to the client, ledger and status page
-            reply = self._failed(request, state, error)
+            reply = self._reply_failed(request, state, error)
         finally:
             if reply is None or not waits_for_news(reply):
                 self._forget(request)  # the session may keep the request itself
@@ -289,8 +289,8 @@ class Answerer:
         If the client leaves, this goes on: the session moves by the request, and the ledger tells its answer.
         Where too much is prepared already, the ledger only tells that it was not answered.
         """
-        session = state.session.copied(site_of(request.url))
-        derive = self.aside(lambda: self._derive(request.remembering(), session))
+        session = state.session.copy(site_of(request.url))
+        derive = self.run_in_thread(lambda: self._derive(request.remembering(), session))
         with state.working():
             try:
                 await self.to_its_end(derive, request.body)
@@ -315,7 +315,7 @@ class Answerer:
         finally:
             self._working -= size
 
-    async def aside(self, work: Callable[[], None]) -> None:
+    async def run_in_thread(self, work: Callable[[], None]) -> None:
         """Let the thread do some work for an answer, which does itself what a bug leaves undone."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
@@ -369,29 +369,29 @@ class Answerer:
             known = self._fault_sessions[state.name] = self.faults.session(state.name)
         return known.meet(request)
 
-    def instead(self, request: Request, state: SessionState, met: FaultHit) -> Reply | None:
+    def instead(self, request: Request, state: SessionState, fault: FaultHit) -> Reply | None:
         """Return the reply that stands in for the recorded one, with its ledger line; None if the fault has none."""
-        if not met.fault.replaces:
+        if not fault.fault.replaces:
             return None
-        response = met.fault.response()
-        self.count_fault(state, met)
-        reply = self._made(response, met.verdict) if response is not None else Reply(0, "Reset", ())
+        response = fault.fault.response()
+        self.count_fault(state, fault)
+        reply = self._generated(response, fault.verdict) if response is not None else Reply(0, "Reset", ())
         if request.method == "HEAD":
             reply.body = b""
-        self.note(state, self.tail(request, None, met.verdict, "fault", reply.status, more=met.members()))
-        if met.fault.kind == "reset":
-            reply.held = DelayedReply(met.delay, lambda: None, reset=True)
-        return self.late(reply, met)
+        self.note(state, self.tail(request, None, fault.verdict, "fault", reply.status, more=fault.members()))
+        if fault.fault.kind == "reset":
+            reply.held = DelayedReply(fault.delay, lambda: None, reset=True)
+        return self.with_delay(reply, fault)
 
-    def late(self, reply: Reply, met: FaultHit | None) -> Reply:
+    def with_delay(self, reply: Reply, fault: FaultHit | None) -> Reply:
         """Return the reply, to be sent after the delay of a fault."""
-        if met is None or not met.delay or reply.held is not None:
+        if fault is None or not fault.delay or reply.held is not None:
             return reply
         held = Reply(reply.status, "", (), capture=reply.capture)
-        held.held = DelayedReply(met.delay, lambda: reply)
+        held.held = DelayedReply(fault.delay, lambda: reply)
         return held
 
-    def _timed(self, reply: Reply, capture: Capture) -> Reply:
+    def _with_recorded_timing(self, reply: Reply, capture: Capture) -> Reply:
         """Return the reply with the recorded time to its first byte, and the recorded pace of its body."""
         recorded = self.snapshot.timing(capture)
         if recorded is None:
@@ -408,18 +408,20 @@ class Answerer:
         held.held = DelayedReply(first, lambda: reply)
         return held
 
-    def _faulty(self, request: Request, state: SessionState, met: FaultHit | None) -> Reply:
+    def _faulty(self, request: Request, state: SessionState, fault: FaultHit | None) -> Reply:
         """Return the reply to a request that met a fault, or none. Nothing is remembered for the fast path."""
-        if met is None:
+        if fault is None:
             return self._answer(request, state, None)
-        return self.instead(request, state, met) or self.late(self._answer(request, state, None, met), met)
+        return self.instead(request, state, fault) or self.with_delay(
+            self._answer(request, state, None, fault), fault
+        )
 
     def _answer(
         self,
         request: Request,
         state: SessionState,
         memo_key: tuple[str, bytes] | None,
-        met: FaultHit | None = None,
+        fault: FaultHit | None = None,
     ) -> Reply:
         if (again := restarted_stream(request)) is not None:
             times = int(AGAIN.findall(request.url)[0][0])
@@ -431,34 +433,34 @@ class Answerer:
             request, memo_key = without_date(request), None
         lookup = self.lookup(request, state, moment)
         if lookup.verdict == HANGS and state.polls.beyond is not None:
-            return self._nothing(request, state, lookup, state.polls.beyond)
+            return self._end_poll(request, state, lookup, state.polls.beyond)
         if lookup.verdict == HANGS:
             return delayed_reply(self, request, state, lookup.rule)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
             return self.miss(request, state, None, "no web socket was recorded there")
         if lookup.capture is None:
-            return self._derived(request, state, lookup)
+            return self._answer_derived(request, state, lookup)
         told = lookup
-        if met is not None and met.fault.kind == "stale":
+        if fault is not None and fault.fault.kind == "stale":
             old = older(self.snapshot, request, lookup.capture)
             if old is None:
-                met = None  # nothing older was recorded: the cache is fresh
+                fault = None  # nothing older was recorded: the cache is fresh
             else:
                 told = replace(lookup, capture=old)
         verdict = self.snapshot.verdict_of(told)
-        if met is not None:
-            verdict = met.verdict
+        if fault is not None:
+            verdict = fault.verdict
         try:
-            ids = {**state.session.drawn, **lookup.ids}
-            reply, derived, hot = self._reply(request, told, verdict, "", ids)
+            ids = {**state.session.drawn_ids, **lookup.ids}
+            reply, derived, cached = self._reply(request, told, verdict, "", ids)
         except Refusal as refusal:
             return self.miss(request, state, lookup, str(refusal))
         except DamagedInput as error:
-            return self._damaged(request, state, lookup, error)
+            return self._reply_damaged(request, state, lookup, error)
         state.session.answered(lookup)
         state.polls.answered(lookup.capture, lookup.polled)
         if state.waiting:
-            state.moved()
+            state.wake_polls()
         if reply.pieces is not None:
             reply.broke = lambda error, sent: self._broke(request, state, lookup, error, sent)
         assert told.capture is not None
@@ -466,24 +468,24 @@ class Answerer:
         if moment:
             reply = reply.with_fields(memento_fields(told.capture, request.url))
             more["memento"] = told.capture.timestamp
-        if met is not None:
-            self.count_fault(state, met)
-            if met.fault.kind == "stale":
+        if fault is not None:
+            self.count_fault(state, fault)
+            if fault.fault.kind == "stale":
                 reply = reply.with_fields(stale_fields(told.capture, lookup.capture))
-            reply = apply_fault(reply, met)
-            more |= met.members()
+            reply = apply_fault(reply, fault)
+            more |= fault.members()
         tail = self.tail(request, told, verdict, derived, reply.status, more=more or None)
         self.note(state, tail, told)
         if self.timing and told.capture is not None and reply.held is None:
-            return self._timed(reply, told.capture)
+            return self._with_recorded_timing(reply, told.capture)
         if memo_key is not None and lookup.inert and not derived:
             site = site_of(request.url)  # only the request decided, in a session without changes here
-            if site not in state.session.past and hot is not None:
+            if site not in state.session.past and cached is not None:
                 if reply.whole is None:
-                    self.kept.grow(hot, len(reply.wire()))
+                    self.kept.grow(cached, len(reply.wire()))
                 named = None if memo_key[0] else state
                 made = Memo(reply.wire(), tail, named, lookup.capture, site, request, doubt_of(lookup))
-                self.kept.remember(memo_key, made, hot)
+                self.kept.remember(memo_key, made, cached)
         return reply
 
     def _reconnection(self, again: Request, state: SessionState, count: int) -> Reply:
@@ -499,18 +501,18 @@ class Answerer:
         )
         if count <= recorded:
             return self._answer(again, state, None)
-        reply = self._made(Response(200, "OK", (("Content-Type", "text/plain"),), b""), "synthetic")
+        reply = self._generated(Response(200, "OK", (("Content-Type", "text/plain"),), b""), "synthetic")
         self.note(state, self.tail(again, None, "synthetic", "stream", 200))
         return reply
 
-    def _nothing(self, request: Request, state: SessionState, lookup: Lookup, last: Capture) -> Reply:
+    def _end_poll(self, request: Request, state: SessionState, lookup: Lookup, last: Capture) -> Reply:
         """End a poll of Engine.IO with the packet that says nothing; `last` is the last recorded answer on its channel."""
         head = self.snapshot.head(last)
         fields = [
             (n, v) for n, v in head.headers if n.lower().startswith(("access-control-", "content-type"))
         ]
-        said = b"1:6" if "EIO=3" in request.url else b"6"
-        reply = self._made(Response(200, "OK", tuple(fields), said), "synthetic", last)
+        packet = b"1:6" if "EIO=3" in request.url else b"6"
+        reply = self._generated(Response(200, "OK", tuple(fields), packet), "synthetic", last)
         self.note(state, self.tail(request, lookup, "synthetic", "poll", 200, capture=last))
         return reply
 
@@ -522,7 +524,7 @@ class Answerer:
             return []
         return echoes(asked, repeated_values(self.snapshot.read_request(lookup.capture), rules))
 
-    def _derived(self, request: Request, state: SessionState, missed: Lookup) -> Reply:
+    def _answer_derived(self, request: Request, state: SessionState, missed: Lookup) -> Reply:
         """Answer from captures of other requests: HEAD from GET, a CORS preflight from its request."""
         # Range has no meaning for HEAD (RFC 9110, 14.2), yet some servers heed it
         if (get := as_get(request)) is not None and request.header("range") is None:
@@ -530,12 +532,12 @@ class Answerer:
             if lookup.capture is not None:
                 try:
                     reply, derived, _ = self._reply(
-                        request, lookup, lookup.verdict, "head", state.session.drawn
+                        request, lookup, lookup.verdict, "head", state.session.drawn_ids
                     )
                 except Refusal as refusal:
                     return self.miss(request, state, missed, str(refusal))
                 except DamagedInput as error:
-                    return self._damaged(request, state, missed, error)
+                    return self._reply_damaged(request, state, missed, error)
                 tail = self.tail(request, lookup, lookup.verdict, derived, reply.status, missed)
                 self.note(state, tail, lookup)
                 return reply
@@ -544,7 +546,7 @@ class Answerer:
             if isinstance(found, str):
                 return self.miss(request, state, missed, found)
             made, capture = found
-            reply = self._made(made, "synthetic", capture)
+            reply = self._generated(made, "synthetic", capture)
             self.note(state, self.tail(request, missed, "synthetic", "preflight", 204, capture=capture))
             return reply
         return self.miss(request, state, missed, "")
@@ -557,59 +559,65 @@ class Answerer:
         echoed = self._echoes(request, lookup)
         named = any(one.anywhere for one in echoed)
         # a body that the client's values are put into
-        spoken = named or ((ids or echoed) and TEXTUAL.search(capture.mime))
-        if not spoken and (capture.original[2] if capture.original else capture.length) > STREAMED:
+        rewritten = named or ((ids or echoed) and TEXTUAL.search(capture.mime))
+        if not rewritten and (capture.original[2] if capture.original else capture.length) > STREAMED:
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         try:
-            hot = self.kept.load(capture)
+            cached = self.kept.load(capture)
         except TooLarge:
             if named:
                 raise Refusal("the answer is too large to name the asked ids in it") from None
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
-        own = with_ids(hot.response, ids) if ids else None
+        own = with_ids(cached.response, ids) if ids else None
         if echoed:
             try:
-                own = with_echoed(own or hot.response, echoed) or own
+                own = with_echoed(own or cached.response, echoed) or own
             except Unrepeatable as error:
                 raise Refusal(str(error)) from error
         if own is not None:
-            hot = CachedCapture(own, hot.aged)
-        stored = hot.response
+            cached = CachedCapture(own, cached.aged)
+        stored = cached.response
         decoded = must_decode(self.snapshot, capture, stored, request)
         conditional = bool(request.conditional())
         plain_get = request.method == "GET" and not conditional
         if plain_get:
-            ready = hot.replies.get((verdict, decoded, lookup.ambiguous, lookup.told))
+            ready = cached.replies.get((verdict, decoded, lookup.ambiguous, lookup.reported_confidence))
             if ready is not None:
-                return ready, _joined(derived, hot.aged), hot
-        if (conditional or request.method == "HEAD") and hot.recorded is None and capture.request_offset >= 0:
-            hot.recorded = self.snapshot.read_request(capture)
+                return ready, _joined(derived, cached.aged), cached
+        if (
+            (conditional or request.method == "HEAD")
+            and cached.recorded is None
+            and capture.request_offset >= 0
+        ):
+            cached.recorded = self.snapshot.read_request(capture)
         body = stored.body
         if decoded:
-            if hot.plain is None:
+            if cached.plain is None:
                 try:
-                    hot.plain = encodings.decode(body, coding(stored))
+                    cached.plain = encodings.decode(body, coding(stored))
                 except encodings.LongBody:
                     reply, how = self._large(request, lookup, capture, verdict, derived)
                     return reply, how, None
                 except encodings.EncodingProblem:
-                    hot.plain = body  # already damaged at the origin: served as recorded
-                self.kept.grow(hot, len(hot.plain))
-            if hot.plain is body:
+                    cached.plain = body  # already damaged at the origin: served as recorded
+                self.kept.grow(cached, len(cached.plain))
+            if cached.plain is body:
                 decoded = False
             else:
-                body = hot.plain
-        recorded = hot.recorded or Request(capture.method, capture.url)
+                body = cached.plain
+        recorded = cached.recorded or Request(capture.method, capture.url)
         made = plan(stored, len(body), request, recorded, decoded=decoded)
-        how = _joined(made.derived or derived, hot.aged, own is not None)
-        fields = with_verdict_fields(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
+        how = _joined(made.derived or derived, cached.aged, own is not None)
+        fields = with_verdict_fields(
+            made.headers, verdict, capture, how, lookup.ambiguous, lookup.reported_confidence
+        )
         reply = Reply.of(made, fields, capture, join(made.parts, body))
         if not made.derived and not derived and plain_get:
-            hot.replies[verdict, decoded, lookup.ambiguous, lookup.told] = reply
-            self.kept.grow(hot, len(reply.body) if decoded else 0)
-        return reply, how, hot
+            cached.replies[verdict, decoded, lookup.ambiguous, lookup.reported_confidence] = reply
+            self.kept.grow(cached, len(reply.body) if decoded else 0)
+        return reply, how, cached
 
     def _large(
         self, request: Request, lookup: Lookup, capture: Capture, verdict: str, derived: str
@@ -631,7 +639,9 @@ class Answerer:
                 decoded, encoding, size = False, None, found
         made = plan(stored, size, request, recorded, decoded=decoded)
         how = _joined(made.derived or derived, aged)
-        fields = with_verdict_fields(made.headers, verdict, capture, how, lookup.ambiguous, lookup.told)
+        fields = with_verdict_fields(
+            made.headers, verdict, capture, how, lookup.ambiguous, lookup.reported_confidence
+        )
 
         def pieces() -> Iterator[bytes]:
             for part in made.parts:
@@ -646,7 +656,7 @@ class Answerer:
 
     # Flags and ledger
 
-    def _made(
+    def _generated(
         self,
         response: Response,
         verdict: str,
@@ -664,7 +674,7 @@ class Answerer:
         return Reply(response.status, response.reason, fields, response.body, capture=capture)
 
     def virtual(
-        self, request: Request, state: SessionState, response: Response, met: FaultHit | None = None
+        self, request: Request, state: SessionState, response: Response, fault: FaultHit | None = None
     ) -> Reply:
         """Return the reply for a virtual host's response, and write its ledger line."""
         verdict = response.header("stillweb-verdict") or "synthetic"
@@ -673,13 +683,13 @@ class Answerer:
         if request.method == "HEAD":
             response = Response(response.status, response.reason, response.headers, b"")
         more: dict[str, Any] = {"ambiguous": True} if doubted else {}
-        if met is not None and verdict != "miss" and met.fault.kind != "stale":
-            more |= {"under": verdict, **met.members()}
-            verdict = met.verdict
-            self.count_fault(state, met)
-        reply = self._made(response, verdict, doubted=doubted, confidence=confidence)
-        if met is not None and verdict == met.verdict:
-            reply = self.late(apply_fault(reply, met), met)
+        if fault is not None and verdict != "miss" and fault.fault.kind != "stale":
+            more |= {"under": verdict, **fault.members()}
+            verdict = fault.verdict
+            self.count_fault(state, fault)
+        reply = self._generated(response, verdict, doubted=doubted, confidence=confidence)
+        if fault is not None and verdict == fault.verdict:
+            reply = self.with_delay(apply_fault(reply, fault), fault)
         if verdict == "miss":
             self.count(request, state, None)
         if confidence is not None:
@@ -688,12 +698,12 @@ class Answerer:
         self.note(state, self.tail(request, None, verdict, "virtual", reply.status, more=more or None))
         return reply
 
-    def count_fault(self, state: SessionState, met: FaultHit) -> None:
+    def count_fault(self, state: SessionState, fault: FaultHit) -> None:
         """Count an answer that a fault changed, and remember it for the session."""
         self.faulted += 1
         if state.weight < MISSES_KEPT:
             state.weight += 100
-            state.faulted.append(met.verdict)
+            state.faulted.append(fault.verdict)
 
     def count(self, request: Request, state: SessionState, lookup: Lookup | None) -> None:
         """Count a miss and remember it for the session."""
@@ -714,34 +724,36 @@ class Answerer:
         if host_of(url) in self.virtual_hosts:
             return None, 0.0
         asked = Request("CONNECT", url)
-        if (met := self.meets(asked, state)) is not None:
-            if (reply := self.instead(asked, state, met)) is not None:
+        if (fault := self.meets(asked, state)) is not None:
+            if (reply := self.instead(asked, state, fault)) is not None:
                 return reply, 0.0
-            self.count_fault(state, met)
-            self.note(state, self.tail(asked, None, met.verdict, "fault", 200, more=met.members()))
-            return None, met.delay
+            self.count_fault(state, fault)
+            self.note(state, self.tail(asked, None, fault.verdict, "fault", 200, more=fault.members()))
+            return None, fault.delay
         request = Request(TUNNEL, url)
         try:
             failed = self.matcher.failing.tunnel(url)
         except DamagedInput as error:
-            return self._damaged(request, state, None, error), 0.0
+            return self._reply_damaged(request, state, None, error), 0.0
         return (fail_as_recorded(self, request, state, None, failed) if failed is not None else None), 0.0
 
-    def _explaining(self, request: Request, state: SessionState, lookup: Lookup, why: str) -> Reply:
+    def _explained_later(self, request: Request, state: SessionState, lookup: Lookup, why: str) -> Reply:
         """Return a reply to a miss that is held until the thread has explained it."""
 
         async def until() -> None:
-            await self.aside(lambda: explain(lookup))
+            await self.run_in_thread(lambda: explain(lookup))
 
         def late() -> Reply:
-            return self._told(request, state, lambda: self.miss(request, state, lookup, why, explained=True))
+            return self._reply_or_error(
+                request, state, lambda: self.miss(request, state, lookup, why, explained=True)
+            )
 
         def left() -> None:
             self.count(request, state, lookup)
             self.note(state, self.tail(request, lookup, "miss", "", 0, more={"why": why, "nearest": []}))
 
         held = Reply(504, "Explaining", ())
-        held.held = DelayedReply(0, late, until=until, left=left)
+        held.held = DelayedReply(0, late, wait_for_news=until, on_leave=left)
         return held
 
     def miss(
@@ -760,7 +772,7 @@ class Answerer:
         if lookup is not None and lookup.failed is not None:
             return fail_as_recorded(self, request, state, lookup, lookup.failed)
         if lookup is not None and request.remembers and not explained and self.faults is None:
-            return self._explaining(request, state, lookup, why)
+            return self._explained_later(request, state, lookup, why)
         self.count(request, state, lookup)
         url = masked_url_of(request)
         text = f"stillweb: miss: {request.method} {url} is not in the snapshot"
@@ -821,17 +833,17 @@ class Answerer:
             reply = answers[0].with_fields((("Stillweb-Verdict", "miss"),))
             if reply.pieces is None:
                 if state.seq != seq:  # the session's last note is of a later request: it must stay
-                    session.noted = None
+                    session.missed_site = None
                 self._forget(request)
                 session.happened(request, Response(reply.status, "", reply.fields, reply.body))
             tell(reply.status)
             return reply
 
         held = Reply(504, "Asked Live", ())
-        held.held = DelayedReply(0, late, until=ask, left=lambda: tell(0))
+        held.held = DelayedReply(0, late, wait_for_news=ask, on_leave=lambda: tell(0))
         return held
 
-    def _damaged(
+    def _reply_damaged(
         self, request: Request, state: SessionState, lookup: Lookup | None, error: DamagedInput
     ) -> Reply:
         """Reply with 502 to a request whose capture can't be read, and count a miss."""
@@ -841,7 +853,7 @@ class Answerer:
         self.note(state, self.tail(request, lookup, "miss", "", 502, more={"why": why, "nearest": []}))
         return failure(request, 502, "Damaged Capture", why)
 
-    def _failed(self, request: Request, state: SessionState, error: Exception) -> Reply:
+    def _reply_failed(self, request: Request, state: SessionState, error: Exception) -> Reply:
         """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
         self.count(request, state, None)
         why = f"answering failed: {type(error).__name__}: {error}"
@@ -905,14 +917,14 @@ def run_in_turns(work: Callable[[], None]) -> None:
         sys.setswitchinterval(interval)
 
 
-def apply_fault(reply: Reply, met: FaultHit) -> Reply:
+def apply_fault(reply: Reply, hit: FaultHit) -> Reply:
     """Return a reply whose body is cut short or sent slowly, as the fault says."""
-    fault = met.fault
+    fault = hit.fault
     if (fault.kind != "cut" and not fault.pace) or (reply.pieces is None and not reply.body):
         return reply
     kept = -1
     if fault.kind == "cut":
-        kept = met.kept(reply.length or 0)
+        kept = hit.bytes_left(reply.length or 0)
     made = with_pace(reply, fault.pace, kept)
     made.cut = kept >= 0
     return made
@@ -935,7 +947,7 @@ def with_pace(whole: Reply, pace: float, kept: int) -> Reply:
 
 def waits_for_news(reply: Reply) -> bool:
     """Return True if a reply is held until something has happened."""
-    return reply.held is not None and reply.held.until is not None
+    return reply.held is not None and reply.held.wait_for_news is not None
 
 
 def explain(lookup: Lookup) -> None:
@@ -983,13 +995,13 @@ def delayed_reply(answerer: Answerer, request: Request, state: SessionState, rul
     def due() -> bool:
         return answerer.lookup(request, state).verdict != HANGS or state.polls.beyond is not None
 
-    state.moved()  # a web socket may open once it was asked
+    state.wake_polls()  # a web socket may open once it was asked
     reply = Reply(504, "Hanging", ())
     reply.held = DelayedReply(
         0,
         lambda: answerer.answer(request, state),
-        until=lambda: state.until(due),
-        left=lambda: note_unanswered_poll(answerer, request, state, rule),
+        wait_for_news=lambda: state.wait_until(due),
+        on_leave=lambda: note_unanswered_poll(answerer, request, state, rule),
     )
     return reply
 
@@ -1022,14 +1034,14 @@ def fail_as_recorded(
     more: dict[str, Any] = {"why": failed.why}
     if lookup is None:
         more["irrelevant"] = irrelevant_url(request.url) or errand(request.url)
-    if failed.failure.waited and not failed.tunnel and answerer.polls.on(request.method, request.url):
+    if failed.failure.seconds_waited and not failed.tunnel and answerer.polls.on(request.method, request.url):
         # the client left together with its page
-        reply.held = DelayedReply(0, lambda: None, until=wait_forever)
-    elif 0 < failed.failure.waited <= MOST_HELD:
+        reply.held = DelayedReply(0, lambda: None, wait_for_news=wait_forever)
+    elif 0 < failed.failure.seconds_waited <= MOST_HELD:
         reply.held = DelayedReply(
-            failed.failure.waited + SPARE,
+            failed.failure.seconds_waited + SPARE,
             lambda: _outstayed(answerer, request, state, lookup, failed),
-            ESTABLISHED if failed.failure.opened else b"",
+            ESTABLISHED if failed.failure.is_silent_tunnel else b"",
         )
     status = 0 if reply.held is not None else reply.status
     answerer.failed += 1
@@ -1045,7 +1057,7 @@ def _outstayed(
     Later events are unknown, so the miss gets a ledger line after that of the failure. Returns None for a
     tunnel, whose connection is ended.
     """
-    seconds = pluralize(failed.failure.waited, "second")
+    seconds = pluralize(failed.failure.seconds_waited, "second")
     why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
     if lookup is None:
         answerer.tunnel_failed(request.url.partition("//")[2].rstrip("/"), state, why)
@@ -1056,8 +1068,12 @@ def _outstayed(
 
 def _reply(request: Request, failed: KnownFailure) -> Reply:
     """Return the error that the client got while recording; if the archive lacks it, one in our words."""
-    failure, given = failed.failure, failed.failure.given
-    if given is None or failure.opened or (failed.tunnel and request.method != failure.request.method):
+    failure, given = failed.failure, failed.failure.proxy_response
+    if (
+        given is None
+        or failure.is_silent_tunnel
+        or (failed.tunnel and request.method != failure.request.method)
+    ):
         status, media = STATUS, "text/plain; charset=utf-8"
         text = f"stillweb: {failure.verdict}: {failed.why}\n"
     else:
@@ -1144,8 +1160,8 @@ def _asked(request: Request) -> str:
 
 
 def _fields(request: Request) -> list[str]:
-    told = (request.header("access-control-request-headers") or "").split(",")
-    return [name.strip().lower() for name in told if name.strip()]
+    names = (request.header("access-control-request-headers") or "").split(",")
+    return [name.strip().lower() for name in names if name.strip()]
 
 
 _OF_THE_BYTES = frozenset({"content-encoding", "content-length"})

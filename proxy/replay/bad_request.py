@@ -45,7 +45,7 @@ def refuse(hub: Hub, message: Message, bad: BadRequest, state: SessionState | No
     url = address(message, base)
     if url is None or host_of(url) == OWN_HOST:
         return
-    name = session_name(message.named.get("proxy-authorization")) if not base else None
+    name = session_name(message.fields.get("proxy-authorization")) if not base else None
     if name is not None:
         state = hub.answerer.state(name)
     note_refused(
@@ -96,5 +96,5 @@ def address(message: Message, base: str) -> str | None:
 
 
 def _size(message: Message) -> int:
-    said = whole_number(message.named.get("content-length", ""))
-    return len(message.body) if said is None else said
+    length = whole_number(message.fields.get("content-length", ""))
+    return len(message.body) if length is None else length

@@ -153,7 +153,7 @@ class ConnectionWriter(asyncio.Protocol):
             else b"Connection: close\r\n"
         )
         if reply.pieces is None:
-            self.write(reply.framed(extra, http10=message.http10))
+            self.write(reply.http1_bytes(extra, http10=message.http10))
             if not keep:
                 self.close()
             return
@@ -173,15 +173,15 @@ class ConnectionWriter(asyncio.Protocol):
         raise NotImplementedError
 
     async def _hold(self, held: DelayedReply, message: Message) -> None:
-        if held.said:
-            self.write(held.said)
+        if held.first_bytes:
+            self.write(held.first_bytes)
         try:
-            await held.over()
+            await held.wait()
         except asyncio.CancelledError:
             self._closing = self._closing or message.method == "CONNECT"  # what follows is no request of ours
             raise
         self._holding = False
-        late = held.late()
+        late = held.make()
         if late is None:
             if held.reset and self._transport is not None:
                 with contextlib.suppress(OSError):  # the client has left
@@ -296,7 +296,7 @@ class ConnectionReader(ConnectionWriter):
         self._port = 0  # of the gateway
         self._sniffing = False
         self._browser = b""  # fingerprint of the browser's ClientHello
-        self._remembered = hub.answerer.remembered
+        self._remembered = hub.answerer.replay_memo
         self._h2: Http2 | None = None
         self._socket: Socket | _LiveWebSocket | None = None  # set once the connection has become a web socket
 
@@ -379,7 +379,7 @@ class ConnectionReader(ConnectionWriter):
                 if tls.closed:
                     self.close()
             else:
-                self._heard(data, tls)
+                self._receive(data, tls)
             return
         if self._closing:
             return
@@ -393,13 +393,13 @@ class ConnectionReader(ConnectionWriter):
                 return
             if fresh and tls.ready:
                 self._established(tls)
-            self._heard(data, tls)
+            self._receive(data, tls)
         elif self._sniffing:
             self._sniff(data)
         else:
-            self._heard(data, None)
+            self._receive(data, None)
 
-    def _heard(self, data: bytes, tls: ServerTls | None) -> None:
+    def _receive(self, data: bytes, tls: ServerTls | None) -> None:
         """Pass plaintext on: to HTTP/2, to the web socket or to the HTTP/1.1 parser."""
         if not data:
             if tls is not None:
@@ -407,7 +407,7 @@ class ConnectionReader(ConnectionWriter):
         elif self._h2 is not None:
             self._h2.feed(data)
             # pings and settings are answered whatever the windows say
-            if self._h2.behind or self._unsent() > MAX_WAITING:
+            if self._h2.is_behind or self._unsent() > MAX_WAITING:
                 self._stop_reading()
         elif self._socket is not None:
             self._socket.feed(data)
@@ -415,13 +415,13 @@ class ConnectionReader(ConnectionWriter):
                 self._stop_reading()
         else:
             self._calm = None
-            self._asked(data)
+            self._parse(data)
             if tls is not None:
                 self._quiet(tls)
                 if self._waits():
                     self._calm = tls
 
-    def _asked(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         """Parse HTTP/1.1 bytes and answer the requests that are complete."""
         parser = self.parser
         if self._busy is not None or self._paused:
@@ -454,7 +454,7 @@ class ConnectionReader(ConnectionWriter):
                 self.abort()
             else:
                 # a head that never ended may not be a request at all, so it gets no ledger line
-                message = None if self.parser.headless else self.parser.begun()
+                message = None if self.parser.headless else self.parser.unfinished()
                 self._refuse(BadRequest("the request did not arrive in time", 408), message)
 
     # Tunnels
@@ -565,7 +565,7 @@ class Connection(ConnectionReader):
             if not self.parser.idle and not self.deadline:
                 self.deadline = time.monotonic() + PATIENCE
         except BadRequest as bad:
-            self._refuse(bad, message or self.parser.begun())
+            self._refuse(bad, message or self.parser.unfinished())
 
     def _refuse(self, bad: BadRequest, message: Message | None) -> None:
         self.hub.malformed += 1
@@ -576,7 +576,7 @@ class Connection(ConnectionReader):
 
     def _answer(self, message: Message, raw: bytes | None) -> None:
         own = not self.base and message.target.startswith("/")
-        if own and (site := site_named(message.named.get("host"), self._port)):
+        if own and (site := site_named(message.fields.get("host"), self._port)):
             message.target = f"http://{site}{message.target}"
         target = message.target
         hub = self.hub
@@ -589,7 +589,7 @@ class Connection(ConnectionReader):
             self._connect(message)
             return
         elif is_absolute(target):
-            name = session_name(message.named.get("proxy-authorization"))
+            name = session_name(message.fields.get("proxy-authorization"))
             url = url_outside(message)
             if host_of(url) != OWN_HOST and name is None and hub.challenge:
                 self._send(hub.ask_for_name(), message)
@@ -606,13 +606,13 @@ class Connection(ConnectionReader):
         else:
             raise BadRequest("the target of the request is neither a URL nor a path")
         headers = message.headers
-        if not _PROXY_FIELDS.isdisjoint(message.named):
+        if not _PROXY_FIELDS.isdisjoint(message.fields):
             headers = tuple((n, v) for n, v in headers if n.lower() not in _PROXY_FIELDS)
         request = Request(message.method, url, headers, message.body)
         host = host_of(url)
         if host == OWN_HOST or state is None:
             # a browser that was led here by the name, not through the proxy, sends the port as well
-            asked = (message.named.get("host") or "").lower()
+            asked = (message.fields.get("host") or "").lower()
             through = state is not None or asked == OWN_HOST
             self._send(hub.own_page(request, (OWN_HOST,) if through else ()), message)
             return
@@ -620,9 +620,9 @@ class Connection(ConnectionReader):
             self._work(self._virtual(request, state, message, host))
             return
         if hub.answerer.slow(request) or hub.answerer.waits(request, state):
-            self._work(self._later(request, state, message))
+            self._work(self._answer_later(request, state, message))
             return
-        if "upgrade" in message.named and self._converse(request, state, message):
+        if "upgrade" in message.fields and self._converse(request, state, message):
             return
         settled = raw is not None and message.method == "GET" and message.keep_alive and not message.http10
         key = (self.base, raw) if settled and raw is not None and not message.body else None
@@ -639,11 +639,11 @@ class Connection(ConnectionReader):
         talk = SessionSocket.begin(self.hub.answerer, Request("GET", url, request.headers), state)
         if talk is None:
             return False
-        met = talk.met
-        if met is not None and (reply := self.hub.answerer.instead(request, state, met)) is not None:
+        fault = talk.met
+        if fault is not None and (reply := self.hub.answerer.instead(request, state, fault)) is not None:
             self._send(reply, message, within=self._busy is not None)
-        elif met is not None and met.delay:
-            self._work(self._after(met.delay, lambda: self._open_socket(request, state, talk)))
+        elif fault is not None and fault.delay:
+            self._work(self._call_later(fault.delay, lambda: self._open_socket(request, state, talk)))
         else:
             self._open_socket(request, state, talk)
         return True
@@ -653,27 +653,27 @@ class Connection(ConnectionReader):
         from stillweb.proxy.replay.websocket_player import STREAM, Socket, handshake
 
         url = STREAM.sub("", request.url)
-        write, met = self.write, talk.met
-        if met is not None and met.fault.kind == "cut":
+        write, fault = self.write, talk.met
+        if fault is not None and fault.fault.kind == "cut":
 
             def write(data: bytes) -> None:
                 if not self._closing:
-                    self.write(data[: met.kept(len(data))])
+                    self.write(data[: fault.bytes_left(len(data))])
                     self.close()
 
-        async def aside(judge: Callable[[], None], said: Payload) -> None:
+        async def aside(judge: Callable[[], None], message: Payload) -> None:
             self._stop_reading()
             try:
-                await talk.aside(judge, said)
+                await talk.judge_in_thread(judge, message)
             finally:
                 self.read_on()
 
         self.write(handshake(request, talk.player.protocol))
         self._socket = talk.socket = Socket(
-            url, talk.player, write, self.close, talk.strayed, talk.doubted, talk.heard,
-            aside=aside, read_on=self.read_on, secrets=talk.secrets, marked=url != request.url,
+            url, talk.player, write, self.close, talk.note_stray, talk.note_doubt, talk.note_message,
+            in_thread=aside, read_on=self.read_on, secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
-        state.opened(self._socket)
+        state.note_socket(self._socket)
         self._socket.start()
         if rest := self.parser.take():
             self._socket.feed(rest)
@@ -701,7 +701,7 @@ class Connection(ConnectionReader):
         match = AUTHORITY.fullmatch(target)
         if match is None or (match[2] and not 0 < int(match[2]) < 65536):
             raise BadRequest("CONNECT needs host:port")
-        name = session_name(message.named.get("proxy-authorization"))
+        name = session_name(message.fields.get("proxy-authorization"))
         if name is None and self.hub.challenge and match[1].lower() != OWN_HOST:
             self._send(self.hub.ask_for_name(), message)
             return
@@ -712,7 +712,7 @@ class Connection(ConnectionReader):
         if refusal is not None:
             self._send(refusal, message)
         elif delay:
-            self._work(self._after(delay, lambda: self._tunnel(state)))
+            self._work(self._call_later(delay, lambda: self._tunnel(state)))
         else:
             self._tunnel(state)
 
@@ -730,21 +730,21 @@ class Connection(ConnectionReader):
         else:  # mint the certificate while the client, most likely, prepares its ClientHello
             asyncio.get_running_loop().call_soon(self._prepare)
 
-    async def _after(self, delay: float, act: Callable[[], None]) -> None:
+    async def _call_later(self, delay: float, act: Callable[[], None]) -> None:
         """Act after a fault's delay in seconds."""
         self._holding = True
         await asyncio.sleep(delay)
         self._holding = False
         act()
 
-    async def _later(self, request: Request, state: SessionState, message: Message) -> None:
+    async def _answer_later(self, request: Request, state: SessionState, message: Message) -> None:
         if self.hub.answerer.slow(request):
             await self.hub.answerer.prepare(request, state)
         if self.hub.answerer.waits(request, state):
             self._holding = True
             await self.hub.answerer.due(request, state, left=self._transport is None)
             self._holding = False
-        if "upgrade" in message.named and self._converse(request, state, message):
+        if "upgrade" in message.fields and self._converse(request, state, message):
             return
         self._send(self.hub.answerer.answer(request, state), message, within=True)
 

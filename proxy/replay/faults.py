@@ -116,12 +116,12 @@ class FaultHit:
             told["delay"] = self.delay
         return {"fault": told}
 
-    def kept(self, size: int) -> int:
+    def bytes_left(self, size: int) -> int:
         """Return how many of `size` bytes a cut leaves."""
         cut = self.fault.cut
         return int(cut * size) if 0 < cut < 1 else int(cut)
 
-    def broken(self) -> str:
+    def client_error(self) -> str:
         """Return the error of an HTTP client whose answer was reset or cut, as httpx words it; "" if neither was."""
         if self.fault.kind == "cut":
             return "RemoteProtocolError('peer closed connection without sending complete message body')"
@@ -137,7 +137,7 @@ class FaultSession:
 
     def meet(self, request: Request) -> FaultHit | None:
         """Count the request and return the first fault that it meets."""
-        met: FaultHit | None = None
+        hit: FaultHit | None = None
         same = ""
         for fault in self._faults:
             method = request.method.upper()
@@ -155,7 +155,7 @@ class FaultSession:
             )
             self._counts[fault.id, ""] += 1
             self._counts[fault.id, same] += 1
-            if met is not None:
+            if hit is not None:
                 continue
             count = self._counts[fault.id, same if fault.each else ""]
             if fault.nth and not any(a <= count and (b is None or count <= b) for a, b in fault.nth):
@@ -163,8 +163,8 @@ class FaultSession:
             drawn = f"{self._seed}\0{fault.id}\0{self._name}\0{same}\0{self._counts[fault.id, same]}"
             if fault.probability < 1 and _draw(drawn, "met") >= fault.probability:
                 continue
-            met = FaultHit(fault, _seconds(fault.delay, _draw(drawn, "delay")))
-        return met
+            hit = FaultHit(fault, _seconds(fault.delay, _draw(drawn, "delay")))
+        return hit
 
 
 class Faults:

@@ -57,14 +57,14 @@ class Message:
     keep_alive: bool
     http10: bool
     headers: Headers
-    named: dict[str, str]
+    fields: dict[str, str]
     body: bytes = b""
 
 
 def url_outside(message: Message) -> str:
     """Return the URL of a request outside a tunnel with an absolute target, as the recorder stores it."""
     target = http_for_ws(message.target.partition("#")[0])
-    return with_host_field(without_user(target), message.named.get("host"))
+    return with_host_field(without_user(target), message.fields.get("host"))
 
 
 def url_inside(message: Message, base: str, authority: str) -> str:
@@ -75,7 +75,7 @@ def url_inside(message: Message, base: str, authority: str) -> str:
     scheme, target = base.partition(":")[0], message.target.partition("#")[0]
     if is_absolute(target):
         return without_user(f"{scheme}:{target.partition(':')[2]}")
-    host = message.named.get("host")
+    host = message.fields.get("host")
     if host is None:
         if not message.http10:
             raise BadRequest("there is no Host field")
@@ -126,7 +126,7 @@ class Parser:
         data, self._buffer = self._buffer, b""
         return data
 
-    def begun(self) -> Message:
+    def unfinished(self) -> Message:
         """Return the unfinished request as far as it is readable, with the method "" if that is not."""
         if self._message is not None:
             return self._message

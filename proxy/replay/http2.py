@@ -131,7 +131,7 @@ class Http2:
         self._flush()
 
     @property
-    def behind(self) -> bool:
+    def is_behind(self) -> bool:
         """Return True while bytes wait for another turn: no more are to be read."""
         return bool(self._arrived)
 
@@ -145,7 +145,7 @@ class Http2:
 
     def feed(self, data: bytes) -> None:
         """Process decrypted bytes from the client, in turns with other connections."""
-        waiting = self.behind
+        waiting = self.is_behind
         self._arrived.extend(self._frames.cut(data))
         if not waiting:
             self._take_turn()
@@ -184,7 +184,7 @@ class Http2:
     def _next_turn(self) -> None:
         if self._arrived:
             self._take_turn()
-            if not self.behind:
+            if not self.is_behind:
                 self._connection.read_on()
 
     def _event(self, event: h2.events.Event) -> None:
@@ -260,7 +260,7 @@ class Http2:
         elif name in hub.answerer.virtual_hosts:
             self._start(self._virtual(stream, request, name))
         elif hub.answerer.slow(request) or hub.answerer.waits(request, self._state):
-            self._held[stream] = self._start(self._later(stream, request))
+            self._held[stream] = self._start(self._answer_later(stream, request))
         else:
             self._reply(stream, hub.answerer.answer(request, self._state))
 
@@ -273,16 +273,16 @@ class Http2:
             self._send(stream, reply)
 
     async def _hold(self, stream: int, held: DelayedReply) -> None:
-        await held.over()
+        await held.wait()
         del self._held[stream]
-        late = held.late()
+        late = held.make()
         if late is None:
             self._reset(stream, h2.errors.ErrorCodes.CANCEL)
         else:
             self._reply(stream, late)
         self.pump()
 
-    async def _later(self, stream: int, request: Request) -> None:
+    async def _answer_later(self, stream: int, request: Request) -> None:
         if self._hub.answerer.slow(request):
             await self._hub.answerer.prepare(request, self._state)
         await self._hub.answerer.due(request, self._state, left=stream not in self._waiting)

@@ -132,8 +132,8 @@ class Hub:
     async def virtual(self, request: Request, state: SessionState, host: str) -> Reply:
         """Call a virtual host on a thread and return its reply."""
         handler = self.answerer.virtual_hosts[host]
-        met = self.answerer.meets(request, state)
-        if met is not None and (reply := self.answerer.instead(request, state, met)) is not None:
+        fault = self.answerer.meets(request, state)
+        if fault is not None and (reply := self.answerer.instead(request, state, fault)) is not None:
             return reply
         try:
             with state.working():
@@ -141,7 +141,7 @@ class Hub:
         except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)
-        return self.answerer.virtual(request, state, made, met)
+        return self.answerer.virtual(request, state, made, fault)
 
     async def run(self, function: Any, *arguments: Any) -> Any:
         """Run a function on a thread of the pool."""
@@ -232,7 +232,7 @@ async def sweep(hub: Hub) -> None:
         end_overdue(hub)
         hub.answerer.kept.tidy()
         try:
-            for _ in hub.answerer.states.rest():
+            for _ in hub.answerer.states.swept():
                 await asyncio.sleep(0)
         except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
             hub.failed(error)

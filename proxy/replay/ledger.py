@@ -344,7 +344,13 @@ class EntryTails:
             key = masked_key(request) or key
         known = None
         if more is None and capture is not None and lookup is not None:
-            flags = (lookup.rule, lookup.state, lookup.ambiguous, lookup.irrelevant, lookup.told)
+            flags = (
+                lookup.rule,
+                lookup.state,
+                lookup.ambiguous,
+                lookup.irrelevant,
+                lookup.reported_confidence,
+            )
             known = (key, request.method, request.url, verdict, capture.place, status, derived, flags)
             if (made := self._known.get(known)) is not None:
                 return made
@@ -362,8 +368,8 @@ class EntryTails:
             "irrelevant": bool(lookup is not None and lookup.irrelevant),
             "status": status,
         }
-        if lookup is not None and lookup.told is not None:
-            entry |= lookup.told.members()
+        if lookup is not None and lookup.reported_confidence is not None:
+            entry |= lookup.reported_confidence.members()
         if derived:
             entry["derived"] = derived
         entry |= more or {}

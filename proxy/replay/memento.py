@@ -79,7 +79,7 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
             f'<{base}/memento/{c.timestamp}/{url}>; rel="memento"; datetime="{http_date(c)}"' for c in found
         ]
         return own_reply(request, 200, "application/link-format", (",\n".join(links) + "\n").encode())
-    told = ("Link", ", ".join(links))
+    link = ("Link", ", ".join(links))
     if kind == "timegate":
         wanted = request.header("accept-datetime")
         moment = moment_of(wanted) if wanted is not None else "9" * 17
@@ -91,7 +91,7 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
             or found[0]
         )
         to = ("Location", f"{base}/memento/{chosen.timestamp}/{url}")
-        return own_reply(request, 302, "text/plain", b"", ("Vary", "accept-datetime"), to, told)
+        return own_reply(request, 302, "text/plain", b"", ("Vary", "accept-datetime"), to, link)
     capture = next((c for c in found if c.timestamp == asked), None)
     if capture is None:
         return own_reply(request, 404, "text/plain", b"stillweb: no capture has this timestamp\n")
@@ -102,7 +102,7 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
         ("Content-Length", str(len(stored.body))),
         ("Content-Security-Policy", "sandbox"),  # a recorded page must not read the pages here
         ("Memento-Datetime", http_date(capture)),
-        told,
+        link,
     )
     return Reply(stored.status, stored.reason, head, b"" if request.method == "HEAD" else stored.body)
 

@@ -131,7 +131,7 @@ def miss_body(
 def why_unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:
     """Return why the likeliest answer to a request is not served, and the ledger's form of the likeliest answers."""
     rivals = lookup.rivals() if lookup.rivals is not None else []
-    told, entries = [], []
+    reasons, entries = [], []
     for rival in rivals:
         capture, confidence = rival.capture, Confidence.of(rival.confidence)
         place = {"file": capture.filename, "offset": capture.offset, "digest": capture.digest}
@@ -144,10 +144,10 @@ def why_unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, An
                 "grounds": rival.grounds,
             }
         )
-        told.append(
+        reasons.append(
             f"the {capture.status} of {iso_date(capture.timestamp)}, {confidence} ({'; '.join(rival.grounds)})"
         )
-    likeliest = " or ".join(told) or f"{Confidence.of(lookup.confidence)}"
+    likeliest = " or ".join(reasons) or f"{Confidence.of(lookup.confidence)}"
     return f"the likeliest answer is less sure than --min-confidence {threshold:g}: {likeliest}", entries
 
 

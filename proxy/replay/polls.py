@@ -94,11 +94,11 @@ class Poll(NamedTuple):
     capture: Capture
     after: tuple[tuple[str, int], ...]  # keys of writes, and how often each was made by then
     socket: str  # the channel whose web socket was open, "" for none
-    again: bool  # the same request had another answer later, or none
+    has_successor: bool  # the same request had another answer later, or none
 
     def due(self, session: PollProgress) -> bool:
         """Return True if a session has done what came before the answer, and was not given the last answer."""
-        if self.again and self.capture.place in session.polled:
+        if self.has_successor and self.capture.place in session.polled:
             return False
         return self.socket in session.sockets and all(session.wrote[key] >= n for key, n in self.after)
 
@@ -129,7 +129,7 @@ class Polls:
         own = [poll for poll in found if poll.capture.session == follows] or found
         left = (poll for poll in own if poll.capture.place not in session.polled)
         poll = next(left, own[-1])
-        over = poll.again and channel in session.sockets and poll.capture.place in session.polled
+        over = poll.has_successor and channel in session.sockets and poll.capture.place in session.polled
         session.beyond = poll.capture if channel and over else None
         session.asks(poll.capture)
         return poll.capture, poll.due(session)
@@ -175,10 +175,10 @@ class Polls:
             for poll in self._of_channel(polls):
                 found[*_but_t(poll.capture.url), group.request(poll.capture).body].append(poll)
         failures = self._matcher.snapshot.failures(split_url(url)[0])
-        left = [f for f in failures if f.waited and f.request.method == method]
+        left = [f for f in failures if f.seconds_waited and f.request.method == method]
         for session, line in by_session.items():
             keys = [failure.key for failure in left if failure.session == session]
-            for poll in _of_path(line, self._matcher.spoken.writes(url, session), keys):
+            for poll in _of_path(line, self._matcher.socket_messages.writes(url, session), keys):
                 found[poll.capture.key].append(poll)
         return found
 
@@ -189,13 +189,13 @@ class Polls:
         """
         url = polls[0].url
         (channel, _), reads = _channel_of(url), polls[0].method in SAFE_METHODS
-        written = self._matcher.spoken.writes(url, polls[0].session) if reads else ()
+        written = self._matcher.socket_messages.writes(url, polls[0].session) if reads else ()
         sent = [w for w in written if _channel_of(w.url)[0]]  # another page's, too
-        snapshot, talks = self._matcher.snapshot, []
+        snapshot, found = self._matcher.snapshot, []
         for address in snapshot.metadata_addresses(url.partition("?")[0]):
             if _channel_of(address) == (channel, _SOCKET):
-                talks += [talk for said in snapshot.said_at(address) if (talk := conversation(said))]
-        first = min((talk.events[0] if talk.events else talk.begin for talk in talks), default=math.inf)
+                found += [talk for said in snapshot.said_at(address) if (talk := conversation(said))]
+        first = min((talk.events[0] if talk.events else talk.begin for talk in found), default=math.inf)
         for poll, after in _between(polls, sent):
             yield Poll(poll, tuple(after), channel if first < poll.end else "", reads)
 

@@ -71,18 +71,18 @@ class DelayedReply(NamedTuple):
     """
 
     seconds: float
-    late: Callable[[], Reply | None]
-    said: bytes = b""
-    until: Callable[[], Awaitable[None]] | None = None
-    left: Callable[[], None] = lambda: None
+    make: Callable[[], Reply | None]
+    first_bytes: bytes = b""
+    wait_for_news: Callable[[], Awaitable[None]] | None = None
+    on_leave: Callable[[], None] = lambda: None
     reset: bool = False  # True if the connection ends by a TCP reset
 
-    async def over(self) -> None:
+    async def wait(self) -> None:
         """Wait until the reply is due. Call `left` if the client leaves before."""
         try:
-            await (asyncio.sleep(self.seconds) if self.until is None else self.until())
+            await (asyncio.sleep(self.seconds) if self.wait_for_news is None else self.wait_for_news())
         except asyncio.CancelledError:
-            self.left()
+            self.on_leave()
             raise
 
 
@@ -177,15 +177,15 @@ class Reply:
     def drop(self) -> None:
         """Give the reply up: its client left before it was made."""
         if self.held is not None:
-            self.held.left()
+            self.held.on_leave()
 
     def wire(self) -> bytes:
         """Return a keep-alive HTTP/1.1 response as bytes, cached. For whole bodies only."""
         if self.whole is None:
-            self.whole = self.framed(b"")
+            self.whole = self.http1_bytes(b"")
         return self.whole
 
-    def framed(self, extra: bytes, *, http10: bool = False) -> bytes:
+    def http1_bytes(self, extra: bytes, *, http10: bool = False) -> bytes:
         """Return an HTTP/1 response as bytes, with `extra` fields in its head. For whole bodies only."""
         if not self.trailers:
             return b"".join((self.wire_head, extra, b"\r\n", self.body))
@@ -281,7 +281,7 @@ class SessionState:
         """Reset all that decides answers. The request count goes on."""
         self.session, self.polls = session, PollProgress()
         self.sockets, self.talks, self.named = {}, [], set()
-        self.moved()
+        self.wake_polls()
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -292,7 +292,7 @@ class SessionState:
         finally:
             self.clients -= 1
 
-    def opened(self, socket: Socket) -> None:
+    def note_socket(self, socket: Socket) -> None:
         """Note that the session has opened a web socket."""
         self.talks = [one for one in self.talks if not one.closed] + [socket]
 
@@ -304,9 +304,9 @@ class SessionState:
     def wrote(self, capture: Capture | None) -> None:
         """Tell the open web sockets that the session has written something, which servers may speak of."""
         for one in self.talks:
-            one.made(None if capture is None else capture.key)
+            one.note_write(None if capture is None else capture.key)
 
-    async def until(self, due: Callable[[], bool]) -> None:
+    async def wait_until(self, due: Callable[[], bool]) -> None:
         """Wait until `due()` is true. It is checked whenever the session moves."""
         while not due():
             future = asyncio.get_running_loop().create_future()
@@ -316,7 +316,7 @@ class SessionState:
             finally:
                 self.waiting.discard(future)
 
-    def moved(self) -> None:
+    def wake_polls(self) -> None:
         """Wake the waiting polls after the session has moved."""
         for future in self.waiting:
             if not future.done():
@@ -419,7 +419,7 @@ class SessionStates:
                 self._awake[name] = state
         return state
 
-    def known(self, name: str) -> SessionState | None:
+    def get(self, name: str) -> SessionState | None:
         """Return a session as it is now, None if it never sent a request."""
         name = self._names.get(name, name)
         with self._lock:
@@ -436,7 +436,7 @@ class SessionStates:
             rows = self._file.execute("SELECT name, seq FROM sessions").fetchall() if self._file else []
             return {**dict(rows), **{name: state.seq for name, state in list(self._awake.items())}}
 
-    def rest(self) -> Iterator[None]:
+    def swept(self) -> Iterator[None]:
         """Move idle sessions into the file, a few at a time. Raises sqlite3.Error if there is no room."""
         now = time.monotonic()
         moved = 0
@@ -502,14 +502,14 @@ class ReplyCache:
         """
         return self.memos.setdefault(base, {})
 
-    def remember(self, key: tuple[str, bytes], memo: Memo, hot: CachedCapture) -> None:
+    def remember(self, key: tuple[str, bytes], memo: Memo, cached: CachedCapture) -> None:
         """Keep a settled request as long as its capture, unless that has MOST_MEMOS already."""
-        if len(hot.memos) < MOST_MEMOS:
+        if len(cached.memos) < MOST_MEMOS:
             self.memos_of(key[0])[key[1]] = memo
-            hot.memos.append(key)
+            cached.memos.append(key)
             if memo.state is not None:
-                memo.state.memos[key] = hot
-            self.grow(hot, len(key[1]) * PARSED)
+                memo.state.memos[key] = cached
+            self.grow(cached, len(key[1]) * PARSED)
 
     def forget_state(self, state: SessionState) -> None:
         """Forget the settled requests whose bytes name a session."""
@@ -538,20 +538,22 @@ class ReplyCache:
     def load(self, capture: Capture) -> CachedCapture:
         """Return a capture, from memory if it is cached. Raises DamagedInput."""
         place = capture.place
-        hot = self._hot.get(place)
-        if hot is not None:
+        cached = self._hot.get(place)
+        if cached is not None:
             self._hot.move_to_end(place)
-            return hot
+            return cached
         response = self._snapshot.read(capture)
         headers = with_ages(response.headers, capture.timestamp)
         aged = headers is not response.headers
-        hot = self._hot[place] = CachedCapture(replace(response, headers=headers) if aged else response, aged)
-        self._count(hot.size)
-        return hot
+        cached = self._hot[place] = CachedCapture(
+            replace(response, headers=headers) if aged else response, aged
+        )
+        self._count(cached.size)
+        return cached
 
-    def grow(self, hot: CachedCapture, by: int) -> None:
+    def grow(self, cached: CachedCapture, by: int) -> None:
         """Count bytes that were derived from a capture and are cached with it."""
-        hot.size += by
+        cached.size += by
         self._count(by)
 
     def _count(self, by: int) -> None:

@@ -284,10 +284,10 @@ def plan(
     if request.method == "HEAD" or made.status in BODILESS or made.derived not in ("", "whole"):
         return made
     # a reader of chunks is not told their length beforehand
-    told = tuple(f for f in head if f[0].lower() == TRAILER)
+    declared = tuple(f for f in head if f[0].lower() == TRAILER)
     return replace(
         made,
-        headers=(*_without_length(made.headers), *told),
+        headers=(*_without_length(made.headers), *declared),
         trailers=clean(trailers, decoded=decoded),
     )
 
@@ -463,17 +463,17 @@ def _condition(
     tag, modified = stored.header("etag"), stored.header("last-modified")
     match, unmodified = request.combined("if-match"), request.header("if-unmodified-since")
     if match is not None:
-        met = match.strip() == "*" or (tag is not None and not tag.startswith("W/") and tag in _tags(match))
-        if not met and "if-match" not in unheeded:
+        holds = match.strip() == "*" or (tag is not None and not tag.startswith("W/") and tag in _tags(match))
+        if not holds and "if-match" not in unheeded:
             return "if-match", 412
     elif unmodified is not None and modified is not None and "if-unmodified-since" not in unheeded:
-        met = not_after(modified, unmodified)
-        if not met:
+        holds = not_after(modified, unmodified)
+        if not holds:
             return "if-unmodified-since", 412
     tags, since = request.combined("if-none-match"), request.header("if-modified-since")
     if tags is not None:
-        met = tags.strip() == "*" or (tag is not None and _in_tags(tag, tags))
-        if met and "if-none-match" not in unheeded:
+        holds = tags.strip() == "*" or (tag is not None and _in_tags(tag, tags))
+        if holds and "if-none-match" not in unheeded:
             return "if-none-match", 304
     elif since is not None and not_after(modified, since) and "if-modified-since" not in unheeded:
         return "if-modified-since", 304

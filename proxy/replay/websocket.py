@@ -73,42 +73,42 @@ class SessionSocket:
         address = found.conversations[0].url
         turn = state.sockets.get(address, 0)
         state.sockets[address] = turn + 1
-        spoken = answerer.matcher.spoken
+        socket_messages = answerer.matcher.socket_messages
         given = partial(_named, answerer, state, {}) if answerer.accept == "rule" else None
         known = tuple((one.url, one.session, one.begin) for one in found.conversations)
         player = Player(
             answerer.talks.setdefault(known, RecordedConversations(found.conversations)),
             turn,
-            lambda one: [(c.begin, c.key) for c in spoken.writes(one.url, one.session)],
+            lambda one: [(c.begin, c.key) for c in socket_messages.writes(one.url, one.session)],
             given,
             state.named,
         )
         if not found.sure:
             state.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, state)))
-            state.session.drawn |= path_ids(player.url, request.url)
+            state.session.drawn_ids |= path_ids(player.url, request.url)
         talk = cls(answerer, request, state, player, found.secrets)
-        talk.met = met = answerer.meets(request, state)
+        talk.met = fault = answerer.meets(request, state)
         verdict = "exact" if found.sure else f"rule:{found.rule}"
-        more = talk._doubted(confidence)
-        if met is not None:
-            if met.fault.replaces:
+        more = talk._count_doubt(confidence)
+        if fault is not None:
+            if fault.fault.replaces:
                 return talk  # the refusal gets the ledger line
-            answerer.count_fault(state, met)
-            more |= {"under": verdict, **met.members()}
-            verdict = met.verdict
+            answerer.count_fault(state, fault)
+            more |= {"under": verdict, **fault.members()}
+            verdict = fault.verdict
         talk._note(verdict, "websocket", 101, more)
         return talk
 
-    def heard(self) -> None:
+    def note_message(self) -> None:
         """Process a recorded message of the client: it may change the site's answers and end polls."""
         state = self._state
         for word in self.player.word().split():
             state.session.says(site_of(self._request.url), word)
         state.polls.opened(self._request.url)
         if state.waiting:  # polls on other connections; the client is to receive this answer first
-            asyncio.get_running_loop().call_later(BREATH, state.moved)
+            asyncio.get_running_loop().call_later(BREATH, state.wake_polls)
 
-    def doubted(self) -> bool:
+    def note_doubt(self) -> bool:
         """Note that what the socket says now is doubted. Return False to refuse it."""
         answerer = self._answerer
         confidence, grounds = self.player.confidence()
@@ -118,35 +118,35 @@ class SessionSocket:
             why = f"the web socket's answer is not sure: {Confidence.of(confidence)}"
             more = {"ambiguous": True, "why": ": ".join((why, "; ".join(grounds))), "nearest": []}
         else:
-            more = self._doubted(confidence) | {"grounds": grounds}
+            more = self._count_doubt(confidence) | {"grounds": grounds}
         served = f"rule:{self.player.rules}" if self.player.rules else "exact"
         verdict, derived, status = ("miss", "", 0) if refused else (served, "websocket", 101)
         self._note(verdict, derived, status, more)
         if self.player.owes:
-            asyncio.get_running_loop().call_later(SILENCE, self._lacking, self.player.unsaid)
+            asyncio.get_running_loop().call_later(SILENCE, self._note_lack, self.player.unsaid)
         return not refused
 
-    def _lacking(self, unsaid: bool) -> None:
+    def _note_lack(self, unsaid: bool) -> None:
         """Note a miss if the client still waits for what the server says after something was written; `unsaid` if it was never recorded here."""
         if (unsaid or self.player.owes) and self.socket is not None and not self.socket.closed:
             self._answerer.count(self._request, self._state, None)
             why = "what the web socket says after this write was recorded after other ones"
             self._note("miss", "", 0, {"why": why, "nearest": []})
-            self.socket.missed()
+            self.socket.tell_missed()
 
-    def strayed(self, expected: Payload | None, said: Payload) -> Callable[[], None]:
+    def note_stray(self, expected: Payload | None, message: Payload) -> Callable[[], None]:
         """Return what notes a client's message that was not recorded as a miss."""
         request = self._request
-        sent = said.encode("utf-8", "replace") if isinstance(said, str) else said
+        sent = message.encode("utf-8", "replace") if isinstance(message, str) else message
         if expected is None:
             why = "a message of the web socket was not recorded; nothing more was said"
-        elif self.player.recorded(said):
+        elif self.player.was_recorded(message):
             why = "a message of the web socket was recorded, but not after what was said before; another one was"
         else:
             why = "a message of the web socket was not recorded; another one was"
         near: list[dict[str, Any]] = []
         if expected is not None:
-            differs = [*islice(map(str, message_differences(said, expected)), MANY)]
+            differs = [*islice(map(str, message_differences(message, expected)), MANY)]
             near = [{"method": "GET", "url": masked_url_of(request), "differs": differs, "rule": None}]
         more = {"why": why, "nearest": near}
         body = Request("POST", request.url, (("Content-Type", "application/json"),), sent)
@@ -159,15 +159,16 @@ class SessionSocket:
 
         return note
 
-    async def aside(self, judge: Callable[[], None], said: Payload) -> None:
+    async def judge_in_thread(self, judge: Callable[[], None], message: Payload) -> None:
         """Let a thread judge a message, even if the client leaves meanwhile."""
         try:
             with self._state.working():
-                await self._answerer.to_its_end(self._answerer.aside(judge), said)
+                await self._answerer.to_its_end(self._answerer.run_in_thread(judge), message)
         finally:
-            asyncio.get_running_loop().call_soon(self._state.moved)  # requests that wait for what comes of it
+            # requests that wait for what comes of it
+            asyncio.get_running_loop().call_soon(self._state.wake_polls)
 
-    def _doubted(self, chance: float) -> dict[str, Any]:
+    def _count_doubt(self, chance: float) -> dict[str, Any]:
         """Return the members that tell the confidence in an answer, and count its doubt."""
         confidence = Confidence.of(chance)
         if confidence.millionths:

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-def _text(said: Payload) -> str:
-    return said if isinstance(said, str) else said.decode("latin-1")
+def _text(message: Payload) -> str:
+    return message if isinstance(message, str) else message.decode("latin-1")
 
 
 _JSON = (("Content-Type", "application/json"),)
@@ -77,7 +77,7 @@ class Conversation:
     of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are (steps done,
     messages so far) at each stored view: messages after a look came by time alone. `events` holds the last
     event of the session before each message, `times` when the message passed the recorder, in seconds since
-    1970 (empty in older records), `words` each message in the form that `spoken` counts, several of one packet with spaces between.
+    1970 (empty in older records), `words` each message in the form that `SocketMessages` counts, several of one packet with spaces between.
     """
 
     url: str
@@ -91,36 +91,40 @@ class Conversation:
     times: tuple[float, ...] = ()
     words: tuple[str, ...] = ()
 
-    def heard(self) -> list[int]:
+    def client_places(self) -> list[int]:
         """Return the indexes of the client's messages."""
-        return [at for at, (mine, _) in enumerate(self.messages) if mine]
+        return [at for at, (from_client, _) in enumerate(self.messages) if from_client]
 
 
-def _places_of_turns(one: Conversation) -> Iterator[tuple[list[int], list[int]]]:
+def _places_of_turns(conversation: Conversation) -> Iterator[tuple[list[int], list[int]]]:
     """Yield the places of what a client said one after the other, and of what the server said then, but for signs of life."""
-    said: list[int] = []
-    told: list[int] = []
-    for at, (mine, what) in enumerate(one.messages):
+    asked: list[int] = []
+    answered: list[int] = []
+    for at, (from_client, what) in enumerate(conversation.messages):
         if _is_beat(what) is not False:
             continue
-        if mine and told:
-            yield said, told
-            said, told = [], []
-        (said if mine else told).append(at)
-    if said or told:
-        yield said, told
+        if from_client and answered:
+            yield asked, answered
+            asked, answered = [], []
+        (asked if from_client else answered).append(at)
+    if asked or answered:
+        yield asked, answered
 
 
-def _weighed(one: Conversation, said: Sequence[int], told: Sequence[int]) -> Turn:
+def _weighed(conversation: Conversation, asked: Sequence[int], answered: Sequence[int]) -> Turn:
     """Return a turn with a number for what the server said, but for moments and what is drawn for each answer."""
-    text = "\n".join(_text(one.messages[at][1]) for at in told)
-    date = (("Date", formatdate(one.times[told[-1]], usegmt=True)),) if told and one.times else ()
+    text = "\n".join(_text(conversation.messages[at][1]) for at in answered)
+    date = (
+        (("Date", formatdate(conversation.times[answered[-1]], usegmt=True)),)
+        if answered and conversation.times
+        else ()
+    )
     answer = equality.label_of(Response(200, "", date, text.encode("utf-8", "surrogatepass")))
-    return Turn([_event(one.messages[at][1]) for at in said], answer)
+    return Turn([_event(conversation.messages[at][1]) for at in asked], answer)
 
 
-def _event(said: Payload) -> Event:
-    bare = _numbered(said)[0] if isinstance(said, bytes) else said
+def _event(message: Payload) -> Event:
+    bare = _numbered(message)[0] if isinstance(message, bytes) else message
     return message_event(_framed(bare)[2] or _text(bare))
 
 
@@ -137,20 +141,20 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
 def _read(value: Mapping[str, Any]) -> Conversation:
     protocol = str(value.get("protocol", ""))
     packets = Packets(protocol)
-    said: list[tuple[bool, Payload]] = []
+    messages: list[tuple[bool, Payload]] = []
     ends: list[int] = []  # the message in which each packet ends
     words: list[str] = []  # of the messages since the packet before
     counted: dict[bool, list[str]] = {True: [], False: []}
     for number, one in enumerate(value["messages"]):
         what: Payload = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
-        mine = one["from"] == "client"
-        counted[mine].append(word(one))
-        for packet in packets.cut(mine, what):
-            said.append((mine, packet))
+        from_client = one["from"] == "client"
+        counted[from_client].append(word(one))
+        for packet in packets.cut(from_client, what):
+            messages.append((from_client, packet))
             ends.append(number)
-            words.append(" ".join(filter(None, counted[mine])))
-            counted[mine].clear()
-    rests = [(mine, rest) for mine in (True, False) if (rest := packets.rest(mine))]
+            words.append(" ".join(filter(None, counted[from_client])))
+            counted[from_client].clear()
+    rests = [(from_client, rest) for from_client in (True, False) if (rest := packets.rest(from_client))]
 
     def kept(items: Sequence[_T]) -> tuple[_T, ...]:
         return tuple(items[n] for n in ends if n < len(items))
@@ -162,7 +166,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         str(value["url"]),
         str(value.get("session", "")),
         int(value.get("begin", 0)),
-        (*said, *rests),
+        (*messages, *rests),
         (int(close[0]), str(close[1])) if close else None,
         protocol,
         tuple((operator.index(steps), bisect_left(ends, operator.index(at))) for steps, at in looks),
@@ -178,9 +182,9 @@ def conversations(snapshot: Snapshot, url: str) -> list[Conversation]:
     return sorted((one for one in found if one is not None), key=lambda one: (one.session, one.begin))
 
 
-def _message(url: str, said: Payload) -> Request:
+def _message(url: str, message: Payload) -> Request:
     """Return a message as a request to compare."""
-    body = said if isinstance(said, bytes) else said.encode("utf-8", "replace")
+    body = message if isinstance(message, bytes) else message.encode("utf-8", "replace")
     return Request("POST", url, _JSON, body)
 
 
@@ -203,10 +207,10 @@ def is_same_message(
         return False
     known = Recogniser()
     known.know(dict.fromkeys(pseudonyms_in(stored, headers=False), 1))
-    told = known.request(asked)
-    if has_same_key(stored, told):
+    recognised = known.request(asked)
+    if has_same_key(stored, recognised):
         return True
-    return False if other_secrets(told, stored)[1] else None
+    return False if other_secrets(recognised, stored)[1] else None
 
 
 def has_same_key(one: Request, other: Request) -> bool:
@@ -214,11 +218,11 @@ def has_same_key(one: Request, other: Request) -> bool:
     return request_key(one).canonical == request_key(other).canonical
 
 
-def message_differences(said: Payload, stored: Payload) -> Iterator[object]:
+def message_differences(message: Payload, stored: Payload) -> Iterator[object]:
     """Yield in which members a client's message differs from a recorded one, in words when they are shown."""
-    if isinstance(said, str) and isinstance(stored, str):
-        said, stored = (_framed(one)[2] or one for one in (said, stored))
-    yield from differences(*(parse(mask(_message("http://message/", one))) for one in (said, stored)))
+    if isinstance(message, str) and isinstance(stored, str):
+        message, stored = (_framed(one)[2] or one for one in (message, stored))
+    yield from differences(*(parse(mask(_message("http://message/", one))) for one in (message, stored)))
 
 
 # Socket.IO's packet type, namespace and number before JSON; SignalR's record separator after it
@@ -228,9 +232,9 @@ _DECODER = json.JSONDecoder()
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
 
 
-def _framed(said: Payload) -> tuple[str, str, str]:
+def _framed(message: Payload) -> tuple[str, str, str]:
     """Return what stands before and after the JSON of a text, and the JSON between; empty texts for another message."""
-    found = _FRAMED.fullmatch(said) if isinstance(said, str) else None
+    found = _FRAMED.fullmatch(message) if isinstance(message, str) else None
     return (found[1], found[3], found[2]) if found else ("", "", "")
 
 
@@ -241,40 +245,40 @@ _NUMBERED = re.compile(
 )
 
 
-def _numbered(said: Payload, *, mine: bool = True) -> tuple[Payload, list[str]]:
-    """Return a message of the client (`mine`) or the server without the numbers by which the client counts, and these."""
-    if isinstance(said, bytes):
-        packet = split_numbered(said, mine)
-        return (packet.bare(), [packet.id.decode("latin-1")]) if packet else (said, [])
-    found = _NUMBERED.fullmatch(said)
+def _numbered(message: Payload, *, from_client: bool = True) -> tuple[Payload, list[str]]:
+    """Return a message of the client (`from_client`) or the server without the numbers by which the client counts, and these."""
+    if isinstance(message, bytes):
+        packet = split_numbered(message, from_client)
+        return (packet.bare(), [packet.id.decode("latin-1")]) if packet else (message, [])
+    found = _NUMBERED.fullmatch(message)
     if found is None:
-        return said, []
+        return message, []
     start, *numbers, rest = (part for part in found.groups() if part is not None)
     return start.replace("43", "42", 1) + rest, [re.sub("[^0-9]", "", number) for number in numbers]
 
 
-def _renumbered(said: Payload, found: list[Echo]) -> Payload:
+def _renumbered(message: Payload, found: list[Echo]) -> Payload:
     """Return a server's message with the client's own numbers in place of the recorded ones."""
-    _, numbers = _numbered(said, mine=False)
+    _, numbers = _numbered(message, from_client=False)
     own = {echo.recorded: str(echo.own) for echo in found if not echo.name}
     if not own or not any(number in own for number in numbers):
-        return said
-    if isinstance(said, bytes):
-        packet = split_numbered(said, False)
+        return message
+    if isinstance(message, bytes):
+        packet = split_numbered(message, False)
         assert packet is not None
         return packet.with_id(own[numbers[0]].encode("latin-1"))
-    match = _NUMBERED.fullmatch(said)
+    match = _NUMBERED.fullmatch(message)
     assert match is not None
-    start, *told, rest = (part for part in match.groups() if part is not None)
-    return "".join((start, *(re.sub(r"\d+", lambda m: own.get(m[0], m[0]), one) for one in told), rest))
+    start, *numbered, rest = (part for part in match.groups() if part is not None)
+    return "".join((start, *(re.sub(r"\d+", lambda m: own.get(m[0], m[0]), one) for one in numbered), rest))
 
 
-def _echoing(said: Payload, found: list[Echo]) -> Payload:
+def _echoing(message: Payload, found: list[Echo]) -> Payload:
     """Return a server's message that repeats the client's own values in place of recorded ones."""
-    said = _renumbered(said, found)
-    prefix, suffix, text = _framed(said)
+    message = _renumbered(message, found)
+    prefix, suffix, text = _framed(message)
     if not text or not found:
-        return said
+        return message
     return prefix + with_echoes(text.encode(), "application/json", found[::-1]).decode() + suffix
 
 
@@ -293,15 +297,15 @@ _STOMP_MAKES = {("SUBSCRIBE", "id"), ("BEGIN", "transaction"), *((one, "receipt"
 _STOMP_TELLS: dict[object, Spot] = {"MESSAGE": ("subscription",), "RECEIPT": ("receipt-id",)}
 
 
-def _spots(said: Payload) -> dict[Spot, Any]:
+def _spots(message: Payload) -> dict[Spot, Any]:
     """Return what stands where in JSON, also behind Socket.IO's prefix, or in a frame of STOMP; nothing of another message."""
-    prefix, suffix, text = _framed(said)
+    prefix, suffix, text = _framed(message)
     if text and len(text) <= LONGEST:
         try:
             return {_FRAME: prefix + suffix, **dict(_within(json.loads(text), (), 0))}
         except (ValueError, RecursionError):
             return {}
-    frame = _STOMP.fullmatch(said) if isinstance(said, str) and len(said) <= LONGEST else None
+    frame = _STOMP.fullmatch(message) if isinstance(message, str) and len(message) <= LONGEST else None
     if frame is None:
         return {}
     lines = (line.rstrip("\r").partition(":") for line in frame[2].splitlines())
@@ -319,13 +323,13 @@ def _within(value: Any, spot: Spot, depth: int) -> Iterator[tuple[Spot, Any]]:
         yield from _within(item, (*spot, name), depth + 1)
 
 
-def _with_spots(said: Payload, values: Mapping[Spot, Any]) -> Payload:
+def _with_spots(message: Payload, values: Mapping[Spot, Any]) -> Payload:
     """Return a message with other values in some spots."""
     if not values:
-        return said
-    prefix, suffix, text = _framed(said)
+        return message
+    prefix, suffix, text = _framed(message)
     if not text:
-        lines = _text(said).split("\n")
+        lines = _text(message).split("\n")
         names = {str(spot[0]): value for spot, value in values.items()}
         for at, (name, colon, _) in enumerate(line.partition(":") for line in lines):
             if colon and name in names:
@@ -355,7 +359,7 @@ class MessageCount(NamedTuple):
     contents: int  # different messages that it numbers
 
 
-def _counted(one: Conversation) -> dict[Spot, MessageCount]:
+def _counted(conversation: Conversation) -> dict[Spot, MessageCount]:
     """Return the spots in which a recorded client counts its messages, and which the answers repeat.
 
     Each new number is the next, under whatever name: Home Assistant, the DevTools protocol, subscriptions of GraphQL, WAMP, STOMP.
@@ -363,16 +367,16 @@ def _counted(one: Conversation) -> dict[Spot, MessageCount]:
     """
     rests: dict[tuple[Spot, str], dict[int, int]] = {}
     turns: dict[tuple[Spot, str], dict[int, object]] = {}
-    told: dict[Spot, set[object]] = {}
+    answered: dict[Spot, set[object]] = {}
     turn = -1
-    for mine, said in one.messages:
-        turn += mine
-        spots = _spots(said)
+    for from_client, message in conversation.messages:
+        turn += from_client
+        spots = _spots(message)
         whole = sum(map(hash, spots.items()))
         spots.pop(_FRAME, None)
         for spot, value in spots.items():
-            if not mine:
-                told.setdefault(spot, set()).add(value)
+            if not from_client:
+                answered.setdefault(spot, set()).add(value)
             elif found := _number(value):
                 rest = whole - hash((spot, value))
                 rests.setdefault((spot, found[0]), {}).setdefault(found[1], rest)
@@ -385,7 +389,7 @@ def _counted(one: Conversation) -> dict[Spot, MessageCount]:
         own = set(turns[spot, before].values())
         repeated = {
             other
-            for other, values in told.items()
+            for other, values in answered.items()
             if (other == spot and values & own) or (len(values) > 1 and values <= own)
         }
         if repeated:
@@ -395,30 +399,30 @@ def _counted(one: Conversation) -> dict[Spot, MessageCount]:
     return counts
 
 
-def _is_beat(said: Payload) -> bool | None:
+def _is_beat(message: Payload) -> bool | None:
     """Return True for a sign of life, None for a receipt, which may be more than that."""
-    return is_sign_of_life(_text(said))
+    return is_sign_of_life(_text(message))
 
 
-def _form(said: Payload) -> str:
+def _form(message: Payload) -> str:
     """Return a sign of life without its numbers."""
-    return re.sub(r"\d+", "0", _text(said))
+    return re.sub(r"\d+", "0", _text(message))
 
 
-def without_order(said: Payload) -> object:
+def without_order(message: Payload) -> object:
     """Return a message as a value that the order of repeated members does not change; None if it has no such form.
 
     JSON, also behind Socket.IO's prefix, frames of STOMP, and protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
     """
-    if isinstance(said, bytes):
-        fields = _protobuf(said, 0)
+    if isinstance(message, bytes):
+        fields = _protobuf(message, 0)
         return None if fields is None else ("protobuf", fields)
-    found = _FRAMED.fullmatch(said)
+    found = _FRAMED.fullmatch(message)
     try:
         return (
             (found[1], _sorted(read_json(_DECODER, found[2]), 0))
             if found
-            else sorted(_spots(said).items(), key=repr) or None
+            else sorted(_spots(message).items(), key=repr) or None
         )
     except (ValueError, RecursionError):
         return None
@@ -467,7 +471,7 @@ class MessagePlace(NamedTuple):
     conversation: Conversation
     at: int
     event: Event
-    told: list[int]
+    answered_at: list[int]
     answer: int
 
 
@@ -481,7 +485,7 @@ class RecordedConversations:
     def _turns(self) -> list[list[tuple[list[int], list[int], Turn]]]:
         """The turns of each conversation, with the places of the client's messages and of the server's."""
         return [
-            [(said, told, _weighed(one, said, told)) for said, told in _places_of_turns(one)]
+            [(asked, answered, _weighed(one, asked, answered)) for asked, answered in _places_of_turns(one)]
             for one in self.conversations
         ]
 
@@ -495,11 +499,11 @@ class RecordedConversations:
         """The places of answered messages by their type and the sum of the keys of the others in their turns."""
         found: dict[tuple[str, int], list[MessagePlace]] = defaultdict(list)
         for one, turns in zip(self.conversations, self._turns, strict=True):
-            for places, told, turn in turns:
-                total = sum(event.key for event in turn.said)
-                for at, event in zip(places, turn.said, strict=True) if told else ():
+            for places, answered, turn in turns:
+                total = sum(event.key for event in turn.messages)
+                for at, event in zip(places, turn.messages, strict=True) if answered else ():
                     found[event.type, total - event.key].append(
-                        MessagePlace(one, at, event, told, turn.answer)
+                        MessagePlace(one, at, event, answered, turn.answer)
                     )
         return found
 
@@ -564,39 +568,39 @@ class Player:
         self.protocol = own.protocol
         self.url = own.url
 
-    def opened(self) -> list[Payload]:
+    def open(self) -> list[Payload]:
         """Return the server's first messages."""
-        return self._more()
+        return self._next_messages()
 
-    def client(self, url: str, said: Payload) -> list[Payload] | None:
+    def receive(self, url: str, message: Payload) -> list[Payload] | None:
         """Return the server's messages after a client's message; None if it was not recorded here."""
         try:
-            return self._after(said)
+            return self._replies_to(message)
         finally:
             self._messages.clear()
 
-    def _message(self, url: str, said: Payload) -> Request:
+    def _message(self, url: str, message: Payload) -> Request:
         """Return a message as a request, which keeps what is derived of it until the client's message is answered."""
-        found = self._messages.get((url, said))
+        found = self._messages.get((url, message))
         if found is None:
-            found = self._messages[url, said] = _message(url, said).remembering()
+            found = self._messages[url, message] = _message(url, message).remembering()
         return found
 
-    def _same(self, url: str, stored: Payload, said: Payload) -> bool | None:
-        return is_same_message(url, stored, said, self._message)
+    def _same(self, url: str, stored: Payload, message: Payload) -> bool | None:
+        return is_same_message(url, stored, message, self._message)
 
-    def _unordered(self, url: str, said: Payload) -> object:
-        return self._message(url, said).derived("unordered", lambda _: without_order(said))
+    def _unordered(self, url: str, message: Payload) -> object:
+        return self._message(url, message).derived("unordered", lambda _: without_order(message))
 
-    def _after(self, said: Payload) -> list[Payload] | None:
+    def _replies_to(self, message: Payload) -> list[Payload] | None:
         self.lives = False
-        fits, doubtful, reordered = self._fitting(said)
+        fits, doubtful, reordered = self._fitting(message)
         while not (fits or doubtful) and self._given is not None and self._skip_beats():
-            fits, doubtful, reordered = self._fitting(said)
+            fits, doubtful, reordered = self._fitting(message)
         unknown = not (fits or doubtful or reordered) and self._given is not None
-        if unknown and _is_beat(said) is not False and (answer := self._beat(said)) is not None:
+        if unknown and _is_beat(message) is not False and (answer := self._beat(message)) is not None:
             return answer
-        if not (fits or doubtful or reordered) and (likeliest := self._elsewhere(said)) is not None:
+        if not (fits or doubtful or reordered) and (likeliest := self._elsewhere(message)) is not None:
             reordered = [likeliest]
         if not fits and not doubtful and reordered:
             self._reordered = True
@@ -604,13 +608,13 @@ class Player:
         if not fits and doubtful:  # with another secret or id the server may have said something else
             self.ambiguous = True
             one = doubtful[0]
-            own = renumbered(said, _turned(self._ids[id(one)]))
-            if self._same(one.url, one.messages[one.heard()[self._count]][1], own) is None:
+            own = renumbered(message, _turned(self._ids[id(one)]))
+            if self._same(one.url, one.messages[one.client_places()[self._count]][1], own) is None:
                 self._most = OTHER_SECRET
         fits = fits or doubtful
         if not fits:
             # the real server would have heard it, and may say something else from here on
-            self._doubt(_event(said))
+            self._doubt(_event(message))
             return None
         # server messages that came by time before this message
         late = [self._late(one) for one in fits]
@@ -626,53 +630,55 @@ class Player:
             self._doubt(WRITE)
         self._alive = fits
         self._count += 1
-        self._at = fits[0].heard()[self._count - 1] + 1
+        self._at = fits[0].client_places()[self._count - 1] + 1
         self._hears(late[0])
-        if _is_beat(said) is False:
+        if _is_beat(message) is False:
             self._told_server.add(_event(fits[0].messages[self._at - 1][1]))
         self._told = 0
-        return self._own(late[0]) + self._more()
+        return self._with_own_ids(late[0]) + self._next_messages()
 
-    def _fitting(self, said: Payload) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
+    def _fitting(self, message: Payload) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
         """Return the conversations in which a client's message comes next: surely, not surely, and in another order."""
         fits: list[Conversation] = []
         doubtful: list[Conversation] = []
         reordered: list[Conversation] = []
         for one in self._alive:
-            heard = one.heard()
-            if self._count < len(heard):
-                at = heard[self._count]
-                found = self._compared(one, at, said)
+            places = one.client_places()
+            if self._count < len(places):
+                at = places[self._count]
+                found = self._compared(one, at, message)
                 if found is not False:
                     (fits if found else doubtful).append(one)
-                elif (moved := self._in_order(one, at, said)) is not None:
+                elif (moved := self._in_order(one, at, message)) is not None:
                     reordered.append(moved)
         return fits, doubtful, reordered
 
-    def _compared(self, one: Conversation, at: int, said: Payload) -> bool | None:
+    def _compared(self, one: Conversation, at: int, message: Payload) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
         stored, own = one.messages[at][1], self._ids[id(one)]
-        told = renumbered(said, _turned(own))
-        if self._names_another(one, stored, told):
+        known_ids = renumbered(message, _turned(own))
+        if self._names_another(one, stored, known_ids):
             return False
-        if own and any(own.get(name, name) != name for name in ids_in(_text(said))):
+        if own and any(own.get(name, name) != name for name in ids_in(_text(message))):
             return False  # a recorded id for which the client has another one by now
-        found = self._same(one.url, stored, told)
+        found = self._same(one.url, stored, known_ids)
         if found is not False or self._given is None:
             return found
-        timed = with_moments(stored, told, one.times[at], self._now()) if at < len(one.times) else told
-        ids = self._drawn(one, at, stored, timed)
+        timed = (
+            with_moments(stored, known_ids, one.times[at], self._now()) if at < len(one.times) else known_ids
+        )
+        ids = self._drawn_ids(one, at, stored, timed)
         known = renumbered(timed, _turned(ids))
         found = (
             None
-            if known is not told and self._same(one.url, stored, known)
+            if known is not known_ids and self._same(one.url, stored, known)
             else self._by_rule(one, stored, known)
         )
         if found is not False:
             self._ids[id(one)].update(ids)
-            if timed is not told:
+            if timed is not known_ids:
                 self._timed.add(id(one))
-        return None if known is not told and found else found
+        return None if known is not known_ids and found else found
 
     def _skip_beats(self) -> bool:
         """Leave out the recorded signs of life that would come next, with their answers; return False if there are none."""
@@ -681,11 +687,11 @@ class Player:
         return any(one is not own for one, own in zip(before, self._alive, strict=True))
 
     def _beatless(self, one: Conversation) -> Conversation:
-        heard = one.heard()
-        if self._count >= len(heard) or (beat := _is_beat(one.messages[heard[self._count]][1])) is False:
+        places = one.client_places()
+        if self._count >= len(places) or (beat := _is_beat(one.messages[places[self._count]][1])) is False:
             return one
         self.ambiguous = self.ambiguous or beat is None  # the order tells of a receipt that lacks
-        at, end = heard[self._count], (*heard, len(one.messages))[self._count + 1]
+        at, end = places[self._count], (*places, len(one.messages))[self._count + 1]
         answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n][1]))
         gone = {at, next(answers, at)}
 
@@ -706,23 +712,23 @@ class Player:
         self._inherit(one, shorter)
         return shorter
 
-    def _beat(self, said: Payload) -> list[Payload] | None:
+    def _beat(self, message: Payload) -> list[Payload] | None:
         """Return what the server said to a recorded sign of life of the same form; time decides how many there are.
 
         None for a receipt of which none was recorded.
         """
         leads = self._former[0] if self._former else self._alive[0]
-        spoken = [(at, leads.messages[at][1]) for at in leads.heard()]
-        alike = [at for at, one in spoken if _is_beat(one) is not False and _form(one) == _form(said)]
-        if _is_beat(said) is None:
+        recorded = [(at, leads.messages[at][1]) for at in leads.client_places()]
+        alike = [at for at, one in recorded if _is_beat(one) is not False and _form(one) == _form(message)]
+        if _is_beat(message) is None:
             self.ambiguous = True
             if not alike:
                 return None
         self.lives = True
         after = leads.messages[alike[0] + 1 : alike[0] + 2] if alike else ()
         if alike:
-            self._by_rule(self._alive[0], leads.messages[alike[0]][1], said)
-        return self._own([what for mine, what in after if not mine and _is_beat(what)])
+            self._by_rule(self._alive[0], leads.messages[alike[0]][1], message)
+        return self._with_own_ids([what for from_client, what in after if not from_client and _is_beat(what)])
 
     def _inherit(self, one: Conversation, other: Conversation) -> None:
         """Keep what is known of a conversation for a copy of it."""
@@ -735,28 +741,28 @@ class Player:
         if id(one) in self._timed:
             self._timed.add(id(other))
 
-    def _by_rule(self, one: Conversation, stored: Payload, said: Payload) -> bool | None:
+    def _by_rule(self, one: Conversation, stored: Payload, message: Payload) -> bool | None:
         """Return True if rules that are sure make a message the recorded one, None if others do; else False."""
         if self._given is None:
             return False
-        (was_bare, numbers), (own_bare, own_numbers) = _numbered(stored), _numbered(said)
+        (was_bare, numbers), (own_bare, own_numbers) = _numbered(stored), _numbered(message)
         if (
             len(numbers) == len(own_numbers)
             and numbers != own_numbers
             and self._same(one.url, was_bare, own_bare)
         ):
             self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
-            if isinstance(said, bytes) and (packet := split_numbered(said, True)) and packet.client:
+            if isinstance(message, bytes) and (packet := split_numbered(message, True)) and packet.client:
                 self._joined[id(one)]["visit-id"] = None
                 return None
             return True
-        (*around, recorded), (*own_around, own) = _framed(stored), _framed(said)
+        (*around, recorded), (*own_around, own) = _framed(stored), _framed(message)
         names = None
         if around == own_around and recorded and own:
             was, asked = (self._message(one.url, text) for text in (recorded, own))
             names = rules_that_join(asked, was, builtin().rules, tries=TRIES)
         if not names:
-            return None if self._but_for_count(one, stored, said) else False
+            return None if self._but_for_count(one, stored, message) else False
         rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
         self._joined[id(one)].update(dict.fromkeys(rule.id for rule in rules))
         self._echoes[id(one)] += echoes(*(repeated_values(each, builtin().rules) for each in (asked, was)))
@@ -767,12 +773,12 @@ class Player:
             self._counted[id(one)] = _counted(one)
         return self._counted[id(one)]
 
-    def _but_for_count(self, one: Conversation, stored: Payload, said: Payload) -> bool:
+    def _but_for_count(self, one: Conversation, stored: Payload, message: Payload) -> bool:
         """Return True if a message differs from the recorded one only in numbers by which its client counts.
 
         Two numbers show that it counts if the client has now given one in the very turn in which the recorded one did.
         """
-        was, own = _spots(stored), _spots(said)
+        was, own = _spots(stored), _spots(message)
         apart = [spot for spot in was if was[spot] != own.get(spot)]
         if not apart or was.keys() != own.keys():
             return False
@@ -794,31 +800,31 @@ class Player:
         known.update(new)
         return True
 
-    def _names_another(self, one: Conversation, stored: Payload, said: Payload) -> bool:
+    def _names_another(self, one: Conversation, stored: Payload, message: Payload) -> bool:
         """Return True if a frame of STOMP has the recorded name of a subscription or transaction for another one."""
         names = self._numbers[id(one)]
-        was, own = (_spots(what) for what in (stored, said)) if names else ({}, {})
+        was, own = (_spots(what) for what in (stored, message)) if names else ({}, {})
         spot = ("id",) if was.get(_FRAME) == "UNSUBSCRIBE" else ("transaction",)
         return was.get(_FRAME) in _STOMP_COMMANDS and names.get(was.get(spot), own.get(spot)) != own.get(spot)
 
-    def _in_order(self, one: Conversation, at: int, said: Payload) -> Conversation | None:
+    def _in_order(self, one: Conversation, at: int, message: Payload) -> Conversation | None:
         """Return a conversation in which the client's message comes next; None if it was not recorded there.
 
         Messages between which the server said nothing may come in any order, and so may repeated members.
         """
         if self._given is None:  # other orders are served by rules only
             return None
-        told = renumbered(said, _turned(self._ids[id(one)]))
-        value = self._unordered(one.url, told)
+        renamed = renumbered(message, _turned(self._ids[id(one)]))
+        value = self._unordered(one.url, renamed)
         end = next((n for n in range(at, len(one.messages)) if not one.messages[n][0]), len(one.messages))
         for place in range(at, end):
             stored = one.messages[place][1]
-            if (place > at and self._same(one.url, stored, told)) or (
+            if (place > at and self._same(one.url, stored, renamed)) or (
                 value is not None and self._unordered(one.url, stored) == value
             ):
                 return self._moved(one, at, place)
         for place in range(at + 1, min(end, at + AHEAD)):
-            if self._compared(one, place, said) is not False:
+            if self._compared(one, place, message) is not False:
                 return self._moved(one, at, place)
         return None
 
@@ -837,29 +843,29 @@ class Player:
         self._inherit(one, moved)
         return moved
 
-    def _elsewhere(self, said: Payload) -> Conversation | None:
+    def _elsewhere(self, message: Payload) -> Conversation | None:
         """Return the leading conversation with the likeliest turn that the client's message completes as its next one; None if there is no such turn."""
         if self._given is None:
             return None
-        asked, pending = _event(said), self._told_server.pending()
+        asked, pending = _event(message), self._told_server.pending()
         alike = self._recorded.places.get((asked.type, sum(pending)), [])
         alike = [found for found in alike if found.event.key == asked.key] or alike[:AHEAD]
         likeliest: tuple[float, Conversation, list[int]] | None = None
         answers = set[tuple[int, int]]()
-        for one, at, event, told, answer in alike:
-            if (event.key, answer) not in answers and self._compared(one, at, said) is not False:
+        for one, at, event, answered, answer in alike:
+            if (event.key, answer) not in answers and self._compared(one, at, message) is not False:
                 answers.add((event.key, answer))
                 chance = self._recorded.model.chance(self._told_server, answer, self._number, event)[0]
                 if likeliest is None or chance > likeliest[0]:
-                    likeliest = chance, one, [at, *told]
+                    likeliest = chance, one, [at, *answered]
         return self._inserted(*likeliest[1:]) if likeliest is not None else None
 
     def _inserted(self, one: Conversation, places: list[int]) -> Conversation:
         """Return a copy of the leading conversation in which messages of another one come next, in place of the rest of a turn that has begun."""
         leads, begun = self._alive[0], bool(self._told_server.pending())
         end = stop = self._span(leads)[1]
-        for mine in (True, False) if begun else ():
-            while stop < len(leads.messages) and leads.messages[stop][0] is mine:
+        for from_client in (True, False) if begun else ():
+            while stop < len(leads.messages) and leads.messages[stop][0] is from_client:
                 stop += 1
         more = len(places) - (stop - end)
 
@@ -895,9 +901,9 @@ class Player:
         Call it when the last of these steps is about to be done.
         """
         self._steps = number
-        return self._more()
+        return self._next_messages()
 
-    def made(self, key: str | None) -> list[Payload]:
+    def note_write(self, key: str | None) -> list[Payload]:
         """Return the server's messages after a write by HTTP.
 
         `key` is the key with which the write was recorded; None if it was not.
@@ -907,15 +913,15 @@ class Player:
             self._made[key] += 1
         passed = [one for one in self._held if self._made[one[0][0]] >= one[0][1]]
         self._held = [one for one in self._held if one not in passed]
-        new = self._own([what for _, what in passed]) + self._more()
-        told = range(self._at - self._told + before, self._at)
+        new = self._with_own_ids([what for _, what in passed]) + self._next_messages()
+        sent = range(self._at - self._told + before, self._at)
         due = any(
             awaits == key and count == self._made[awaits]
             for at, (awaits, count) in leading.items()
-            if at not in told
+            if at not in sent
         )
-        heard = {awaits for awaits, _ in leading.values()}
-        self.unsaid = key in self._pushing - heard
+        awaited = {awaits for awaits, _ in leading.values()}
+        self.unsaid = key in self._pushing - awaited
         # the real server would now say something that was recorded later, or was never recorded
         self.silent = self.unsaid or (bool(leading) and (key is None or due))
         if self.silent:
@@ -941,10 +947,10 @@ class Player:
             return 1.0, []
         one, places = self._alive[0], list[int]()
         for at in range(self._span(one)[0], len(one.messages)):
-            mine, what = one.messages[at]
-            if mine and places:
+            from_client, what = one.messages[at]
+            if from_client and places:
                 break
-            if not mine and _is_beat(what) is False:
+            if not from_client and _is_beat(what) is False:
                 places.append(at)
         chance, grounds = self._recorded.model.chance(
             self._told_server, _weighed(one, (), places).answer, self._number
@@ -952,24 +958,24 @@ class Player:
         return min(chance, self._most), grounds
 
     def word(self) -> str:
-        """Return the client's last message in the form that `spoken` counts, as `words` holds it; "" if there is none."""
+        """Return the client's last message in the form that `SocketMessages` counts, as `words` holds it; "" if there is none."""
         leads = self._alive[0]
         said = leads.words and self._count and not self.lives
-        return leads.words[leads.heard()[self._count - 1]] if said else ""
+        return leads.words[leads.client_places()[self._count - 1]] if said else ""
 
-    def expected(self) -> Payload | None:
+    def next_expected(self) -> Payload | None:
         """Return the client's next recorded message; None after the last."""
-        heard = self._alive[0].heard()
-        return self._alive[0].messages[heard[self._count]][1] if self._count < len(heard) else None
+        places = self._alive[0].client_places()
+        return self._alive[0].messages[places[self._count]][1] if self._count < len(places) else None
 
-    def recorded(self, said: Payload) -> bool:
+    def was_recorded(self, message: Payload) -> bool:
         """Return True if a client's message was recorded, though not where it came now."""
         known = (self._ids, self._echoes, self._joined, self._numbers, self._timed)
         before = deepcopy(known)
         found = any(
-            self._compared(one, at, said) is not False
+            self._compared(one, at, message) is not False
             for one in self._alive
-            for at in one.heard()[max(0, self._count - AHEAD) : self._count + AHEAD]
+            for at in one.client_places()[max(0, self._count - AHEAD) : self._count + AHEAD]
         )
         self._ids, self._echoes, self._joined, self._numbers, self._timed = before
         return found
@@ -994,37 +1000,41 @@ class Player:
         """Return the server's close code and reason once all messages are sent; else None."""
         return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
 
-    def _more(self) -> list[Payload]:
+    def _next_messages(self) -> list[Payload]:
         """Return the leading conversation's messages up to the client's next one, or to the next view.
 
         If the other fitting conversations differ here in more than drawn ids and moments, the replay becomes ambiguous.
         """
         turns = [self._turn(one) for one in self._alive]
         new = turns[0][self._told :]
-        told = self._own(new)
+        own = self._with_own_ids(new)
         for one, turn in zip(self._alive[1:], turns[1:], strict=True):
-            if not self._align(one, turn[self._told :], told):
+            if not self._align(one, turn[self._told :], own):
                 self.ambiguous = True
         self._told += len(new)
         self._at += len(new)
         self._hears(new)
-        return told
+        return own
 
     def _hears(self, messages: list[Payload]) -> None:
         if any(_is_beat(what) is False for what in messages):
-            self._told_server.answered()
+            self._told_server.note_answer()
 
-    def _align(self, one: Conversation, messages: list[Payload], told: list[Payload]) -> bool:
-        """Let the ids that a client is `told` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""
-        ids, leads, alike = self._ids[id(one)], self._alive[0], len(messages) == len(told)
+    def _align(self, one: Conversation, messages: list[Payload], sent: list[Payload]) -> bool:
+        """Let the ids that a client is `sent` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""
+        ids, leads, alike = self._ids[id(one)], self._alive[0], len(messages) == len(sent)
         at, own = self._at, self._span(one)[0] + self._told
-        for number, (stored, said) in enumerate(zip(messages, told, strict=False)):
-            if renumbered(stored, ids) == said:
+        for number, (stored, own_message) in enumerate(zip(messages, sent, strict=False)):
+            if renumbered(stored, ids) == own_message:
                 continue
-            timed = said
+            timed = own_message
             if own + number < len(one.times) and at + number < len(leads.times):
-                timed = with_moments(stored, said, one.times[own + number], leads.times[at + number])
-            apart = match_drawn_ids(stored, timed, _words) if self._given and len(said) <= LONGEST else None
+                timed = with_moments(stored, own_message, one.times[own + number], leads.times[at + number])
+            apart = (
+                match_drawn_ids(stored, timed, _words)
+                if self._given and len(own_message) <= LONGEST
+                else None
+            )
             if apart is None or not all(
                 any(map(surely_drawn, pair)) and ids.get(*pair) == pair[1] for pair in apart.items()
             ):
@@ -1033,34 +1043,34 @@ class Player:
                 ids.update(apart)
         return alike
 
-    def _own(self, messages: list[Payload]) -> list[Payload]:
+    def _with_own_ids(self, messages: list[Payload]) -> list[Payload]:
         """Replace recorded ids by the client's own in messages to send."""
         ids, found = self._ids[id(self._alive[0])], self._echoes[id(self._alive[0])]
-        told = [self._counting(_echoing(renumbered(one, ids), found)) for one in messages]
-        self._named.update(plain_id(value) for one in told for value in ids_in(one))
-        return told
+        own = [self._with_own_counts(_echoing(renumbered(one, ids), found)) for one in messages]
+        self._named.update(plain_id(value) for one in own for value in ids_in(one))
+        return own
 
-    def _counting(self, said: Payload) -> Payload:
+    def _with_own_counts(self, message: Payload) -> Payload:
         """Return a server's message with the numbers that its client gave to what it answers."""
         one = self._alive[0]
         numbers = self._numbers[id(one)]
         if not numbers:
-            return said
-        values = _spots(said)
+            return message
+        values = _spots(message)
         spots = {spot for count in self._counts(one).values() for spot in count.repeated}
-        if told := _STOMP_TELLS.get(values.get(_FRAME)):
-            spots.add(told)
-        return _with_spots(said, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
+        if subscription := _STOMP_TELLS.get(values.get(_FRAME)):
+            spots.add(subscription)
+        return _with_spots(message, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
-    def _drawn(self, one: Conversation, at: int, stored: Payload, said: Payload) -> dict[str, str]:
+    def _drawn_ids(self, one: Conversation, at: int, stored: Payload, message: Payload) -> dict[str, str]:
         """Return the ids that differ in a message, by those of the recorded one; none if the client did not draw all of them itself."""
-        apart = ids_apart(words_in(stored), words_in(said))
+        apart = ids_apart(words_in(stored), words_in(message))
         given = self._given
         if not apart or given is None:
             return {}
         ids = self._ids[id(one)]
         before, after = (
-            "\n".join(_text(what) for mine, what in part if not mine)
+            "\n".join(_text(what) for from_client, what in part if not from_client)
             for part in (one.messages[:at], one.messages[at:])
         )
         known = self._named | ids_in_text(before) | {plain_id(value) for value in (*ids, *ids.values())}
@@ -1088,9 +1098,9 @@ class Player:
 
     def _span(self, one: Conversation) -> tuple[int, int]:
         """Return the index after the client's last message, and the index of its next one."""
-        heard = one.heard()
-        start = heard[self._count - 1] + 1 if self._count else 0
-        return start, heard[self._count] if self._count < len(heard) else len(one.messages)
+        places = one.client_places()
+        start = places[self._count - 1] + 1 if self._count else 0
+        return start, places[self._count] if self._count < len(places) else len(one.messages)
 
     def _due(self, one: Conversation, at: int) -> bool:
         """Return True if the write that was recorded before a message has been made as often as then."""
@@ -1098,9 +1108,9 @@ class Player:
         return self._made[awaits] >= count
 
 
-def _words(said: Payload) -> list[str]:
+def _words(message: Payload) -> list[str]:
     """Return the words of a message that are as long as ids."""
-    return [match[0] for match in WORD.finditer(_text(said))]
+    return [match[0] for match in WORD.finditer(_text(message))]
 
 
 def _turned(ids: Mapping[str, str]) -> dict[str, str]:
@@ -1115,8 +1125,8 @@ def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int,
     """
     found: dict[int, tuple[str, int]] = {}
     since = one.begin
-    for at, ((mine, _), event) in enumerate(zip(one.messages, one.events, strict=False)):
-        if mine:
+    for at, ((from_client, _), event) in enumerate(zip(one.messages, one.events, strict=False)):
+        if from_client:
             since = event
             continue
         keys = [(begin, key) for begin, key in written if one.begin < begin <= event]
@@ -1132,17 +1142,17 @@ class Secrets:
 
     known: Mapping[str, str] = field(default_factory=dict)
 
-    def hidden(self, said: Payload) -> Payload:
+    def to_stored(self, message: Payload) -> Payload:
         """Return a client's message in its stored form."""
         for name, secret in self.known.items():
-            said = _replaced(said, secret, name)
-        return said
+            message = _replaced(message, secret, name)
+        return message
 
-    def shown(self, said: Payload) -> Payload:
+    def to_live(self, message: Payload) -> Payload:
         """Return a stored message with its secrets put back."""
         for name, secret in self.known.items():
-            said = _replaced(said, name, secret)
-        return said
+            message = _replaced(message, name, secret)
+        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -1182,10 +1192,10 @@ def found_at(
         ids = path_ids(address, url)
         found = conversations(snapshot, address)
         if ids:
-            found = [one for one in found if not any(recorded(one, theirs) for theirs in ids)]
+            found = [one for one in found if not any(recorded(one, recorded_id) for recorded_id in ids)]
             if not found or any(map(given, ids.values())):
                 continue
-        here = renumbered(url, {mine: theirs for theirs, mine in ids.items()})
+        here = renumbered(url, {own_id: recorded_id for recorded_id, own_id in ids.items()})
         stored, asked = Request("GET", address), Request("GET", here)
         if PSEUDONYM_TEXT.search(address) is None:
             own = _drawn_apart(address, here)
@@ -1201,9 +1211,9 @@ def found_at(
         # A value may be a secret because of another place, such as a header; its query name may not show it.
         for value in _asked_for(address, here):
             recogniser.learn(value)
-        told = recogniser.request(asked)
-        if has_same_key(told, stored):
-            proven |= _values(told.url, here)
+        recognised = recogniser.request(asked)
+        if has_same_key(recognised, stored):
+            proven |= _values(recognised.url, here)
             if not ids:
                 return FoundConversations(found, True, Secrets(proven))
             rule = "visit-id"
@@ -1233,8 +1243,10 @@ def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Con
     for place, name in own.items():
         if PSEUDONYM_TEXT.fullmatch(name):
             first = names.setdefault(place, name)
-            said = tuple((mine, _replaced(what, name, first)) for mine, what in one.messages)
-            one = replace(one, messages=said)
+            messages = tuple(
+                (from_client, _replaced(what, name, first)) for from_client, what in one.messages
+            )
+            one = replace(one, messages=messages)
     return one
 
 
@@ -1245,10 +1257,10 @@ def _pairs(url: str) -> list[tuple[str, str]]:
 
 def _drawn_apart(stored: str, asked: str) -> list[str]:
     """Return the asked values that differ from the stored ones, if all of both look random; else none."""
-    theirs, mine = _pairs(stored), _pairs(asked)
-    if stored.partition("?")[0] != asked.partition("?")[0] or [n for n, _ in theirs] != [n for n, _ in mine]:
+    recorded, own = _pairs(stored), _pairs(asked)
+    if stored.partition("?")[0] != asked.partition("?")[0] or [n for n, _ in recorded] != [n for n, _ in own]:
         return []
-    apart = [(one, other) for (_, one), (_, other) in zip(theirs, mine, strict=True) if one != other]
+    apart = [(one, other) for (_, one), (_, other) in zip(recorded, own, strict=True) if one != other]
     return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []
 
 
@@ -1268,11 +1280,11 @@ def drawn_sessions(stored: str, asked: str, given: Callable[[str], bool]) -> dic
 
 def _asked_for(stored: str, asked: str) -> list[str]:
     """Return the asked values where the stored query has pseudonyms, if both have the same names."""
-    theirs, mine = _pairs(stored), _pairs(asked)
-    if sorted(name for name, _ in theirs) != sorted(name for name, _ in mine):
+    recorded, own = _pairs(stored), _pairs(asked)
+    if sorted(name for name, _ in recorded) != sorted(name for name, _ in own):
         return []
-    names = {name for name, value in theirs if PSEUDONYM_TEXT.fullmatch(value)}
-    return [value for name, value in mine if name in names]
+    names = {name for name, value in recorded if PSEUDONYM_TEXT.fullmatch(value)}
+    return [value for name, value in own if name in names]
 
 
 def _in_places_of(stored: str, asked: str) -> str:
@@ -1290,10 +1302,10 @@ def _values(stored: str, asked: str) -> dict[str, str]:
     return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}
 
 
-def _replaced(said: Payload, one: str, other: str) -> Payload:
-    if isinstance(said, str):
-        return said.replace(one, other)
-    return said.replace(one.encode(), other.encode())
+def _replaced(message: Payload, one: str, other: str) -> Payload:
+    if isinstance(message, str):
+        return message.replace(one, other)
+    return message.replace(one.encode(), other.encode())
 
 
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
@@ -1347,11 +1359,11 @@ class Socket:
         player: Player,
         write: Callable[[bytes], None],
         close: Callable[[], None],
-        strayed: Callable[[Payload | None, Payload], Callable[[], None]],
-        doubted: Callable[[], bool],
-        heard: Callable[[], None] = lambda: None,
+        on_stray: Callable[[Payload | None, Payload], Callable[[], None]],
+        on_doubt: Callable[[], bool],
+        on_message: Callable[[], None] = lambda: None,
         *,
-        aside: Callable[[Callable[[], None], Payload], Awaitable[None]] | None = None,
+        in_thread: Callable[[Callable[[], None], Payload], Awaitable[None]] | None = None,
         read_on: Callable[[], None] = lambda: None,
         secrets: Secrets | None = None,
         marked: bool = False,
@@ -1361,13 +1373,13 @@ class Socket:
         self._read_on = read_on
         self._write = write
         self._close = close
-        self._strayed = strayed
-        self._told = heard
-        self._doubted = doubted
+        self._strayed = on_stray
+        self._told = on_message
+        self._doubted = on_doubt
         self._noted = False  # that what is said here is doubted
         self._secrets = secrets or Secrets()
         self._marked = marked
-        self._aside = aside
+        self._aside = in_thread
         self._judging: asyncio.Task[None] | None = None
         self._later: list[
             Callable[[], None]
@@ -1382,7 +1394,7 @@ class Socket:
 
     def start(self) -> None:
         """Send the server's first messages."""
-        self._play(lambda: partial(self._say, self._player.opened()))
+        self._play(lambda: partial(self._say, self._player.open()))
 
     @property
     def judging(self) -> bool:
@@ -1434,16 +1446,16 @@ class Socket:
                 one()
             self._read_on()
 
-    def missed(self) -> None:
+    def tell_missed(self) -> None:
         """Tell a page that waits for it that something was not recorded."""
         if self._marked:
             self._write(self._frames.send_data(MISSED, fin=True))
 
-    def made(self, key: str | None) -> None:
-        """Send the messages that follow a write of the client by HTTP; see `Player.made`."""
+    def note_write(self, key: str | None) -> None:
+        """Send the messages that follow a write of the client by HTTP; see `Player.note_write`."""
 
         def turn() -> Callable[[], None]:
-            answer = self._player.made(key)
+            answer = self._player.note_write(key)
             # doubt is told again, as with the answer to a message
             return partial(self._say, answer, again=bool(answer) or self._player.silent)
 
@@ -1478,23 +1490,23 @@ class Socket:
                 if self._packets.begun > MAX_BODY:
                     self._end(CloseReason.MESSAGE_TOO_BIG, f"a packet of more than {MAX_BODY:,} bytes")
 
-    def _hear(self, said: Payload) -> None:
-        if self._marked and isinstance(said, str) and (step := STEP.fullmatch(said)):
+    def _hear(self, message: Payload) -> None:
+        if self._marked and isinstance(message, str) and (step := STEP.fullmatch(message)):
             self._play(lambda: partial(self._say, self._player.step(int(step[1]))))
         else:
-            self._play(lambda: self._judge(said), said)
+            self._play(lambda: self._judge(message), message)
 
-    def _play(self, turn: Callable[[], Callable[[], None]], said: Payload = "") -> None:
+    def _play(self, turn: Callable[[], Callable[[], None]], message: Payload = "") -> None:
         """Let the player take a turn, which returns what sends the answer."""
         if self.closed:
             return
         if self._judging is not None:
-            self._later.append(lambda: self._play(turn, said))
+            self._later.append(lambda: self._play(turn, message))
             return
-        if self._aside is None or not (self._player.long or len(said) > LARGE):
+        if self._aside is None or not (self._player.long or len(message) > LARGE):
             turn()()
             return
-        aside = self._aside
+        in_thread = self._aside
 
         async def judge() -> None:
             done: list[Callable[[], None]] = []
@@ -1503,7 +1515,7 @@ class Socket:
                 done.append(turn())
                 self._player.confidence()  # what the model derives for it is remembered
 
-            await aside(play, said)
+            await in_thread(play, message)
             self._judging, later, self._later = None, self._later, []
             try:
                 for one in (*(done or [turn()]), *later):
@@ -1516,14 +1528,14 @@ class Socket:
 
         self._judging = asyncio.get_running_loop().create_task(judge())
 
-    def _judge(self, said: Payload) -> Callable[[], None]:
+    def _judge(self, message: Payload) -> Callable[[], None]:
         """Compare a client's message with the recorded ones; return what sends the answer."""
-        said = self._secrets.hidden(said)
-        expected = self._player.expected()
-        answer = self._player.client(self._url, said)
+        message = self._secrets.to_stored(message)
+        expected = self._player.next_expected()
+        answer = self._player.receive(self._url, message)
         if answer is None:  # the socket stays open: what was recorded may still be said
-            strayed = self._strayed(expected, said)
-            return lambda: self._stray(strayed)
+            note_miss = self._strayed(expected, message)
+            return lambda: self._stray(note_miss)
         # a client that hears of no doubt takes this answer for sure
         again = bool(answer) and not self._player.lives
 
@@ -1533,9 +1545,9 @@ class Socket:
 
         return tell
 
-    def _stray(self, told: Callable[[], None]) -> None:
-        told()
-        self.missed()
+    def _stray(self, note_miss: Callable[[], None]) -> None:
+        note_miss()
+        self.tell_missed()
 
     def _say(self, messages: list[Payload], *, again: bool = False) -> None:
         """Send messages, and tell of their doubt; `again` if of doubt that was told before, too."""
@@ -1544,9 +1556,9 @@ class Socket:
         if due and self._player.ambiguous and not self._noted:
             self._noted = True
             if not self._doubted():
-                self.missed()  # as after a message that was not recorded, the socket stays open
+                self.tell_missed()  # as after a message that was not recorded, the socket stays open
                 messages = []
-        for what in map(self._secrets.shown, messages):
+        for what in map(self._secrets.to_live, messages):
             self._write(self._frames.send_data(what if isinstance(what, str) else bytes(what), fin=True))
         if self._player.close is not None:
             self._end(*self._player.close)

@@ -73,8 +73,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        if (said := no_room(error, path)) is not None:
-            raise said from error
+        if (text := no_room(error, path)) is not None:
+            raise text from error
         raise
     finally:
         if guard >= 0:

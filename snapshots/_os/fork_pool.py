@@ -67,7 +67,7 @@ class _Child:
         self, function: Callable[[bytes], bytes], jobs: Sequence[bytes], others: list[_Child]
     ) -> None:
         asked, self.ask = os.pipe()
-        self._answers, told = os.pipe()
+        self._answers, orders = os.pipe()
         self.job = -1
         self.pid = os.fork()
         if self.pid == 0:
@@ -75,11 +75,11 @@ class _Child:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
                 for fd in (self.ask, self._answers, *(fd for c in others for fd in (c.ask, c._answers))):
                     os.close(fd)  # so that all children end with the parent
-                _serve(function, jobs, asked, told)
+                _serve(function, jobs, asked, orders)
             finally:
                 os._exit(0)
         os.close(asked)
-        os.close(told)
+        os.close(orders)
         self.told: BinaryIO = os.fdopen(self._answers, "rb")
 
     def begin(self, job: int) -> None:
@@ -107,7 +107,7 @@ class _Child:
         self.told.close()
 
 
-def _serve(function: Callable[[bytes], bytes], jobs: Sequence[bytes], asked: int, told: int) -> None:
+def _serve(function: Callable[[bytes], bytes], jobs: Sequence[bytes], asked: int, orders: int) -> None:
     """Run jobs in the child until the parent closes the pipe."""
     gc.freeze()  # leave the parent's objects untouched, so that their memory stays shared
     gc.set_threshold(100_000)
@@ -120,7 +120,7 @@ def _serve(function: Callable[[bytes], bytes], jobs: Sequence[bytes], asked: int
         for piece in pieces:
             view = memoryview(piece)
             while view:
-                view = view[os.write(told, view) :]
+                view = view[os.write(orders, view) :]
 
 
 def _forked(

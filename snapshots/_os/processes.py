@@ -170,20 +170,20 @@ def work() -> None:
     """Answer calls in the worker until its input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
     asked = os.fdopen(os.dup(0), "rb")
-    told = os.fdopen(os.dup(1), "wb")
+    answers = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # keep output of libraries out of the answers
     # Most objects are freed by reference counts; frequent searches for cycles cost 2 % of the time.
     gc.set_threshold(20_000, 20, 20)
     try:
-        _answer(asked, told)
+        _answer(asked, answers)
     except BrokenPipeError:
         os._exit(0)  # whoever asked was killed
 
 
-def _answer(asked: BinaryIO, told: BinaryIO) -> None:
-    send(told, _READY)
+def _answer(asked: BinaryIO, answers: BinaryIO) -> None:
+    send(answers, _READY)
     while (data := receive(asked)) is not None:
         try:
             function, argument = pickle.loads(data)
@@ -191,4 +191,4 @@ def _answer(asked: BinaryIO, told: BinaryIO) -> None:
             packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001 -- sent to the caller, which decides
             packed = pickle.dumps((False, f"{type(error).__name__}: {error}"))
-        send(told, packed)
+        send(answers, packed)

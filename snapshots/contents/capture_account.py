@@ -110,7 +110,7 @@ class CaptureAccount:
     def __len__(self) -> int:
         return len(self._captures) + len(self._unread)
 
-    def now(self) -> Now:
+    def current(self) -> Now:
         """Return the current data for `lines`. Call it under the writer's lock."""
         if self._ready is not None:
             return self._ready, [], {}, list(self.others)
@@ -180,7 +180,7 @@ class CaptureAccountOnDisk(CaptureAccount):
     def __len__(self) -> int:
         return self._count
 
-    def now(self) -> Now:
+    def current(self) -> Now:
         """Return no data: this class is never read while it is written."""
         return None, [], {}, []
 

@@ -37,12 +37,12 @@ class KnownFailure(NamedTuple):
 
     @property
     def why(self) -> str:
-        told = f"{self.failure.reason}: {self.failure.told}"
-        if waited := self.failure.waited:
-            told += f", after {pluralize(waited, 'second')}"
+        text = f"{self.failure.reason}: {self.failure.message}"
+        if waited := self.failure.seconds_waited:
+            text += f", after {pluralize(waited, 'second')}"
         if self.tunnel:
-            return f"while recording, no tunnel to {self.tunnel} came about, either: {told}"
-        return f"while recording, it came to no answer, either: {told}"
+            return f"while recording, no tunnel to {self.tunnel} came about, either: {text}"
+        return f"while recording, it came to no answer, either: {text}"
 
 
 class FailureLookup:
@@ -70,12 +70,12 @@ class FailureLookup:
         found = _plainest(f for f in self._at[f"https://{authority}/"] if f.request.method == TUNNEL)
         if found is None or self._answered(host, port):
             return None
-        if found.opened and urlsplit(url).scheme in ("http", "ws"):
+        if found.is_silent_tunnel and urlsplit(url).scheme in ("http", "ws"):
             return None  # it may just be no TLS that is spoken there
         return KnownFailure(found, f"{host}:{port}")
 
     def _same(self, request: Request, key: Key, level: int, found: tuple[Failure, ...]) -> Failure | None:
-        known = [f for f in found if f.whole]
+        known = [f for f in found if f.is_whole]
         kept = [f for f in known if not f.left_out]
         if level == 0:
             return _plainest(f for f in kept if request_key(f.request).exact == key.exact)
@@ -100,7 +100,7 @@ class FailureLookup:
 
 def _plainest(found: Iterable[Failure]) -> Failure | None:
     """Return a failure of which the client was told, or else the one for which it waited longest."""
-    return min(found, key=lambda failure: (failure.waited > 0, -failure.waited), default=None)
+    return min(found, key=lambda failure: (failure.seconds_waited > 0, -failure.seconds_waited), default=None)
 
 
 def _place(url: str) -> tuple[str, int] | None:

@@ -43,9 +43,9 @@ _PATTERNS = {reason: re.compile(pattern, re.I) for reason, pattern in _REASONS.i
 REASONS = (*_REASONS, OTHER)
 
 
-def reason_of(told: str) -> str:
+def reason_of(message: str) -> str:
     """Return the kind of a failure from its message."""
-    return next((reason for reason, pattern in _PATTERNS.items() if pattern.search(told)), OTHER)
+    return next((reason for reason, pattern in _PATTERNS.items() if pattern.search(message)), OTHER)
 
 
 class FailureSink(Protocol):
@@ -75,14 +75,14 @@ class Failure:
 
     request: Request
     reason: str
-    told: str
+    message: str
     moment: datetime | None
     session: str = "default"
-    given: ProxyResponse | None = None
-    whole: bool = True
+    proxy_response: ProxyResponse | None = None
+    is_whole: bool = True
     left_out: int = 0
     key: str = ""
-    waited: int = 0
+    seconds_waited: int = 0
 
     def write(self, writer: FailureSink) -> None:
         """Write the record, dated as the request."""
@@ -95,9 +95,9 @@ class Failure:
         return f"failed:{self.reason}"
 
     @property
-    def opened(self) -> bool:
+    def is_silent_tunnel(self) -> bool:
         """True for an established tunnel whose origin sent nothing."""
-        return self.given is not None and self.given.status == OPENED
+        return self.proxy_response is not None and self.proxy_response.status == OPENED
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the record."""
@@ -109,14 +109,14 @@ class Failure:
             "key": self.key or request_key(request).canonical,
             "session": self.session,
             "reason": self.reason,
-            "told": self.told,
-            "whole": self.whole,
+            "told": self.message,
+            "whole": self.is_whole,
         }
-        if self.given is not None:
-            given = self.given
+        if self.proxy_response is not None:
+            given = self.proxy_response
             found["given"] = {"status": given.status, "type": given.media, "body": given.body}
-        if self.waited:
-            found["waited"] = self.waited
+        if self.seconds_waited:
+            found["waited"] = self.seconds_waited
         if self.left_out:
             found["body_size"] = self.left_out
         elif body := request.body:

@@ -108,7 +108,7 @@ class LookupState:
     unsure: bool = False
     why: list[str] = field(default_factory=list)
 
-    def own(self, captures: list[Capture]) -> str:
+    def followed_among(self, captures: list[Capture]) -> str:
         """Return the recorded session that this one follows among captures: of its own name, else of the last page or answer."""
         if any(c.session == self.name for c in captures):
             return self.name
@@ -136,13 +136,13 @@ def same_preconditions(captures: list[Capture], now: LookupState) -> list[Captur
     if now.request.method in SAFE_METHODS:
         return captures  # what a GET's conditions come to is worked out from its answer
     asked = preconditions_of(now.request.headers)
-    told = [(preconditions_of(now.peek.fields(c)), c) for c in captures]
-    sure = [c for own, c in told if own == asked] or [
-        c for own, c in told if judge(asked, own, c.status) == FITS
+    conditions = [(preconditions_of(now.peek.fields(c)), c) for c in captures]
+    sure = [c for own, c in conditions if own == asked] or [
+        c for own, c in conditions if judge(asked, own, c.status) == FITS
     ]
     if sure:
         return sure
-    unsure = [c for own, c in told if judge(asked, own, c.status) == UNSURE]
+    unsure = [c for own, c in conditions if judge(asked, own, c.status) == UNSURE]
     now.unsure = True
     if not unsure:
         now.why.append("precondition")

@@ -85,9 +85,9 @@ class Confidence:
 
     def header(self) -> str:
         """Return the value of the header field `Stillweb-Confidence`."""
-        told = f"{self.value:.2f}"
-        told += f"; doubt={self.doubt:.6f}" if self.millionths else ""
-        return told + (f"; presumed={self.presumed}" if self.presumed else "")
+        value = f"{self.value:.2f}"
+        value += f"; doubt={self.doubt:.6f}" if self.millionths else ""
+        return value + (f"; presumed={self.presumed}" if self.presumed else "")
 
     @classmethod
     def parse(cls, header: str | None) -> Confidence | None:

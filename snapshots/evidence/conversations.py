@@ -24,7 +24,7 @@ _WORD = re.compile(r"[A-Za-z]{2,40}")
 class Turn(NamedTuple):
     """A turn of a conversation: the messages of the client, and a number for the server's answer to them."""
 
-    said: Sequence[Event]
+    messages: Sequence[Event]
     answer: int
 
 
@@ -67,7 +67,7 @@ class ClientMessages:
         else:
             self._history.add(event)
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Note that the server said something: what the client says next is another turn."""
         self._answered = True
 
@@ -96,25 +96,25 @@ def _in_order(turn: Iterable[Event]) -> list[Event]:
 class SocketModel:
     """The model of the web sockets of one address."""
 
-    def __init__(self, talks: Iterable[Iterable[Turn]]) -> None:
+    def __init__(self, conversations: Iterable[Iterable[Turn]]) -> None:
         """Learn from the turns of recorded sockets."""
         moments = count()
 
         def recorded(number: int, turns: Iterable[Turn]) -> Iterator[tuple[str, Event, int, Parts, int]]:
             for turn in turns:
-                for one in _in_order(turn.said) or [NOTHING]:
+                for one in _in_order(turn.messages) or [NOTHING]:
                     yield f"socket {number}", one, turn.answer, NO_PARTS, next(moments)
 
-        self._model = Model(one for talk in enumerate(talks) for one in recorded(*talk))
+        self._model = Model(one for talk in enumerate(conversations) for one in recorded(*talk))
 
     def chance(
-        self, told: ClientMessages, answer: int, number: int, following: Event | None = None
+        self, client: ClientMessages, answer: int, number: int, following: Event | None = None
     ) -> tuple[float, list[str]]:
         """Return the chance of an answer to what a client of the socket of a `number` said last, or says next, and the grounds.
 
         It is certain where no answer was recorded to compare.
         """
-        for key, past in told.pasts(following):
+        for key, past in client.pasts(following):
             if key in self._model.targets and answer in self._model.targets[key].answers:
                 chance = self._model.predict(key, past, name=str(number)).get(answer, 0.0)
                 return chance, grounds(self._model, key, past, NO_PARTS, answer)

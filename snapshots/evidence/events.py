@@ -60,7 +60,7 @@ class Event:
     key: int
     parameters: Parameters
     ids: frozenset[str]  # the numbers of its path and the values that it sends
-    said: int = 0
+    answer: int = 0
     status: int = 0  # of the answer
     fields: tuple[str, ...] = ()  # values of the header fields that an application made up
     trust: float = 1.0  # the chance that it was answered by what the server would have said
@@ -90,12 +90,12 @@ def event_of(
     request: Request,
     key: str,
     response: Response | None = None,
-    said: int = 0,
+    answer: int = 0,
     *,
     own: bool = False,
     redirected: Collection[str] = (),
 ) -> Event:
-    """Return the event of `request` with its `key`, and of its answer, which has the number `said`.
+    """Return the event of `request` with its `key`, and of its answer, which has the number `answer`.
 
     `own`: its conditions make it a question of its own, as those of a write always do. `redirected`: types of
     writes that the site answers by a redirect when it has done them; a page instead is the form again, with what is wrong in it.
@@ -105,8 +105,8 @@ def event_of(
     if response is not None:
         status = response.status if request.method in SAFE_METHODS else stated_status(response)
         media = response.header("content-type") or ""
-        told = whole_number(response.header("content-length") or "")
-        size = len(response.body) if told is None else told
+        length = whole_number(response.header("content-length") or "")
+        size = len(response.body) if length is None else length
     redirects = 300 <= status < 400 and status != 304
     query = "?" in request.url
     if irrelevant(request):
@@ -127,7 +127,7 @@ def event_of(
     if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
         name, kind = name + REFUSED, "refused"
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
-    return Event(name, kind, mix(key, conditions), asked.values, asked.shown, said, status)
+    return Event(name, kind, mix(key, conditions), asked.values, asked.shown, answer, status)
 
 
 class _Asked(NamedTuple):
@@ -152,14 +152,14 @@ def _asked(request: Request, key: str) -> _Asked:
         parameters = _parameters(parsed)
         found = operations_of(parsed)
         operation = " ".join(o.text or " ".join(o.names) for o in found)
-        told = {o.changes for o in found}
-        changes = True if True in told else None if None in told else False if found else None
-        said = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
+        changing = {o.changes for o in found}
+        changes = True if True in changing else None if None in changing else False if found else None
+        actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
         if len(parameters) <= MOST:
-            said |= {_unnumbered(n) for n, _ in parameters}
+            actions |= {_unnumbered(n) for n, _ in parameters}
         else:
-            said = {f"{MOST}+", *(said if len(said) <= MOST else ())}
-        names = ",".join(sorted(said))
+            actions = {f"{MOST}+", *(actions if len(actions) <= MOST else ())}
+        names = ",".join(sorted(actions))
     ids = IDS.findall(parts.path)
     # a session keeps its events; one without ids may be of anything
     if many := len(ids) + len(parameters) > MOST:
@@ -204,16 +204,16 @@ def stated_status(response: Response) -> int:
     if response.status != 200 or "json" not in (response.header("content-type") or ""):
         return response.status
     try:
-        said = json.loads(decode(response.body, response.header("content-encoding"), limit=ACKNOWLEDGED))
+        value = json.loads(decode(response.body, response.header("content-encoding"), limit=ACKNOWLEDGED))
     except (ValueError, EncodingProblem, RecursionError):  # no JSON, or more than was read of it
         return response.status
-    if not isinstance(said, dict):
+    if not isinstance(value, dict):
         return response.status
-    status = next((said[n] for n in ("status", "statusCode", "code") if n in said), None)
+    status = next((value[n] for n in ("status", "statusCode", "code") if n in value), None)
     if type(status) is int and 300 <= status < 600:
         return status
-    refused = any(said.get(n) is False for n in ("ok", "success"))
-    return 400 if refused or said.get("error") or said.get("errors") else response.status
+    refused = any(value.get(n) is False for n in ("ok", "success"))
+    return 400 if refused or value.get("error") or value.get("errors") else response.status
 
 
 def _split(url: str) -> SplitResult:

@@ -76,18 +76,18 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
     for chance, t in decide[:NAMED]:
         then, now = given[-1].history.of(t, given[-1].place), history.of(t, place)
         if t.startswith(PART):
-            said = f"recorded with {_part(t, given[-1].parts)}"
+            phrase = f"recorded with {_part(t, given[-1].parts)}"
             if given[-1].parts.get(t) != parts.get(t):
-                said += f"; {_part(t, parts)} now"
+                phrase += f"; {_part(t, parts)} now"
         elif then:
-            said = f"recorded after {_event(then[-1])}"
+            phrase = f"recorded after {_event(then[-1])}"
             if not now:
-                said += ", which has not happened now"
+                phrase += ", which has not happened now"
             elif now[-1].key != then[-1].key:
-                said += f"; after {_event(now[-1])} now"
+                phrase += f"; after {_event(now[-1])} now"
         else:
-            said = f"recorded before any {told(t)}" + (", which has happened now" if now else "")
-        found.append(f"{said}; decides ({_down(chance)})")
+            phrase = f"recorded before any {told(t)}" + (", which has happened now" if now else "")
+        found.append(f"{phrase}; decides ({_down(chance)})")
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
     unseen |= {part: 1 - kept for part, kept in model.strange(target, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
@@ -201,18 +201,18 @@ def nearest(lookup: Lookup) -> list[NearCapture]:
     out: list[NearCapture] = []
     seen: set[tuple[str, str, tuple[str, ...]]] = set()
     for _, capture, differs in found:
-        told = [str(one) for one in differs]
-        said = capture.method, capture.url, tuple(told)
-        if said not in seen:
+        shown = [str(one) for one in differs]
+        seen_as = capture.method, capture.url, tuple(shown)
+        if seen_as not in seen:
             rule, recorded = None, stored(capture)
-            if told and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
+            if shown and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
                 rule = rules_that_join(
                     request, recorded, builtin().rules, matcher.issued(request), tries=TRIES
                 )
                 if rule and other_secrets(request, recorded)[1]:
                     rule = None  # no rule makes another password the same
-            seen.add(said)
-            out.append(NearCapture(capture, _cut(told), rule or None))
+            seen.add(seen_as)
+            out.append(NearCapture(capture, _cut(shown), rule or None))
         if len(out) == FEW:
             break
     return out
@@ -286,10 +286,10 @@ def _weight(difference: str | Values) -> int:
 def _circumstances(lookup: Lookup, capture: Capture, recorded: Request, fields: Headers) -> Iterator[str]:
     """Yield why a capture of the very same request is no answer: a condition, a header field, or what happened before."""
     request = lookup.request
-    told = [preconditions_of(r.headers) for r in (request, recorded)]
-    if request.method not in SAFE_METHODS and judge(told[0], told[1], capture.status) == FAILS:
+    conditions = [preconditions_of(r.headers) for r in (request, recorded)]
+    if request.method not in SAFE_METHODS and judge(conditions[0], conditions[1], capture.status) == FAILS:
         refused = f" (answered {capture.status})" if capture.status in REFUSED else ""
-        for name, wanted, known in zip(FIELDS, *told, strict=True):
+        for name, wanted, known in zip(FIELDS, *conditions, strict=True):
             if wanted != known:
                 yield f"header {name}: {_sent('asked', wanted)}, {_sent('recorded', known)}{refused}"
     for name, value in fields:

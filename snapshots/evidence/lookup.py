@@ -56,8 +56,8 @@ class Matching(Protocol):
     @property
     def peek(self) -> CaptureFacts: ...
     @property
-    def spoken(self) -> SocketMessages: ...
-    def gave(self, served: Sequence[Capture], values: list[str], /) -> int | None: ...
+    def socket_messages(self) -> SocketMessages: ...
+    def answers_since(self, served: Sequence[Capture], values: list[str], /) -> int | None: ...
     def group(self, url: str, /) -> Group: ...
     def issued(self, request: Request, /) -> Issued: ...
     def twins(self, request: Request, /) -> list[Capture]: ...
@@ -87,7 +87,7 @@ class Lookup:
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise, by pseudonyms
-    stated: Mapping[str, str] = field(default_factory=dict)  # likewise, for a sign-in by OAuth
+    oauth_ids: Mapping[str, str] = field(default_factory=dict)  # likewise, for a sign-in by OAuth
     matcher: Matching | None = field(default=None, repr=False)
     failed: KnownFailure | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
@@ -96,7 +96,7 @@ class Lookup:
     _nearest: list[NearCapture] | None = field(default=None, repr=False)
 
     @property
-    def told(self) -> Confidence | None:
+    def reported_confidence(self) -> Confidence | None:
         """The confidence in the answer as users are told it; None for a miss."""
         return Confidence.of(self.confidence) if self.confidence and self.capture is not None else None
 
@@ -116,8 +116,8 @@ class Lookup:
 
 def confidence_of(lookup: Lookup) -> Confidence | None:
     """Return the confidence in the answer to a lookup; None if there is no doubt, or none that matters."""
-    told = lookup.told
-    return told if told is not None and told.millionths and not lookup.irrelevant else None
+    confidence = lookup.reported_confidence
+    return confidence if confidence is not None and confidence.millionths and not lookup.irrelevant else None
 
 
 @dataclass(slots=True)
@@ -136,28 +136,32 @@ class Session:
     name: str = "default"
     # by site, where anything happened that may decide
     past: dict[str, SessionPast] = field(default_factory=dict)
-    noted: str | None = None  # the site at which the last lookup noted a miss
+    missed_site: str | None = None  # the site at which the last lookup noted a miss
     found: Capture | None = None  # what the last lookup found
     matcher: Matching | None = None  # that of the last lookup
     followed: dict[str, FollowedSession] = field(default_factory=dict)
     # the same as of the last page: what it brings in comes in any order
     pages: dict[str, FollowedSession] = field(default_factory=dict)
-    left: dict[str, str] = field(default_factory=dict)  # by site, the address of the page before that
+    # by site, the address of the page before that
+    previous_pages: dict[str, str] = field(default_factory=dict)
     served: deque[Capture] = field(default_factory=partial(deque, maxlen=REMEMBERED))
-    told: dict[str, Counter[str]] = field(default_factory=dict)  # by site, what it said over web sockets
-    drawn: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
-    stated: dict[str, str] = field(default_factory=dict)  # likewise, what it drew for a sign-in by OAuth
+    # by site, what it said over web sockets
+    socket_words: dict[str, Counter[str]] = field(default_factory=dict)
+    drawn_ids: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
+    oauth_ids: dict[str, str] = field(default_factory=dict)  # likewise, what it drew for a sign-in by OAuth
     secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
         return None, {one.name: getattr(self, one.name) for one in fields(self)} | {"matcher": None}
 
-    def copied(self, site: str) -> Session:
+    def copy(self, site: str) -> Session:
         """Return a session that moves by itself, with what a request to `site` is read by."""
         past = {site: SessionPast(given=dict(self.past[site].given))} if site in self.past else {}
-        own = self.secrets and self.secrets.copied()
-        drawn, stated = dict(self.drawn), dict(self.stated)
-        return Session(self.name, past, served=self.served.copy(), drawn=drawn, stated=stated, secrets=own)
+        own = self.secrets and self.secrets.copy()
+        drawn, stated = dict(self.drawn_ids), dict(self.oauth_ids)
+        return Session(
+            self.name, past, served=self.served.copy(), drawn_ids=drawn, oauth_ids=stated, secrets=own
+        )
 
     def answered(self, lookup: Lookup) -> None:
         """Note that the answer of `lookup` was given."""
@@ -167,9 +171,9 @@ class Session:
         self.repeated(site_of(capture.url), capture, followed_by(capture, lookup.request))
         if lookup.inert:
             return
-        self.noted = None
-        self.drawn.update(lookup.ids)
-        self.stated.update(lookup.stated)
+        self.missed_site = None
+        self.drawn_ids.update(lookup.ids)
+        self.oauth_ids.update(lookup.oauth_ids)
         self.draws(lookup.secrets)
         if lookup.matcher is not None:
             lookup.matcher.note(self, lookup.request, capture, lookup.confidence)
@@ -180,7 +184,7 @@ class Session:
         self.followed[site] = followed
         if followed.page:
             if site in self.pages and self.pages[site].page != followed.page:
-                self.left[site] = self.pages[site].page
+                self.previous_pages[site] = self.pages[site].page
             self.pages[site] = followed
 
     def happened(self, request: Request, response: Response) -> None:
@@ -198,7 +202,7 @@ class Session:
 
     def says(self, site: str, word: str) -> None:
         """Note what was said over a web socket of `site`, which may change what that answers."""
-        self.told.setdefault(site, Counter())[word] += 1
+        self.socket_words.setdefault(site, Counter())[word] += 1
         self.at(site)
 
     def at(self, site: str) -> SessionPast:

@@ -129,7 +129,7 @@ class Matcher:
         self._reading: dict[str, threading.Lock] = {}  # by site
         self.peek = CaptureFacts(snapshot)
         self.failing = FailureLookup(snapshot, self.rules, self.issued)
-        self.spoken = SocketMessages(snapshot)
+        self.socket_messages = SocketMessages(snapshot)
         self.drawing = drawn_ids.Drawing(
             snapshot.prefix,
             snapshot.read,
@@ -215,7 +215,7 @@ class Matcher:
         """
         request = request.derived("signed in", Request.signed_in)
         own = session if session is not None else self.session("none")
-        own.matcher, own.noted = self, None
+        own.matcher, own.missed_site = self, None
         lookup = self._lookup(request, own, accept, min_confidence, at, poll)
         own.found = lookup.capture
         if lookup.verdict == MISS and session is not None and not lookup.irrelevant:
@@ -238,18 +238,18 @@ class Matcher:
         alone = (
             plain
             and len(candidates) == 1
-            and not session.drawn
+            and not session.drawn_ids
             and not at
             and self._alone(request, key, candidates[0], session, site)
         )
         if alone and accepts(request, candidates[0]) and self._in_language(request, candidates[0]):
-            lookup = self._given(request, key, candidates[0], None, 1.0)
+            lookup = self._lookup_of(request, key, candidates[0], None, 1.0)
             lookup.inert, lookup.matcher, lookup.grounds = True, self, lambda: ["recorded once"]
             return lookup
         past = session.past.get(site) or SessionPast()
         stated = False
-        if accepted.by_rule and session.stated and not candidates:
-            request = echoes.as_recorded(request, session.stated)
+        if accepted.by_rule and session.oauth_ids and not candidates:
+            request = echoes.as_recorded(request, session.oauth_ids)
             stated = request is not asked
             candidates = self._same(request, request_key(request))
         request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
@@ -271,16 +271,16 @@ class Matcher:
         if capture is not None and (same or rule):
             if not due:
                 return Lookup(HANGS, None, rule, key, request)
-            lookup = self._given(request, key, capture, rule, 1.0)
+            lookup = self._lookup_of(request, key, capture, rule, 1.0)
             lookup.polled = True
         else:
             lookup = self._chosen(request, key, evidence, past, session, accepted, at)
             if lookup.capture is None and accepted.by_rule and not (candidates or at):
                 now = time.time()
-                if new := self.drawing.drawn(request, session, now):
+                if new := self.drawing.ids_drawn(request, session, now):
                     request, ids = drawn_ids.as_recorded(request, new), {**ids, **new}
                     drawn_by.append(drawn_ids.RULE)
-                timed = self.drawing.timed(request, session, now)
+                timed = self.drawing.with_recorded_moment(request, session, now)
                 if timed is not None:
                     request = timed
                     drawn_by.append(TIMED)
@@ -293,14 +293,14 @@ class Matcher:
             stored = self.group(lookup.capture.url).request(lookup.capture)
             lookup.secrets = drawn_secrets(asked, request, stored)
             if lookup.secrets and session.secrets is not None:
-                known = session.secrets.copied()
+                known = session.secrets.copy()
                 known.draw(lookup.secrets)
                 lookup.request = known.request(asked)
         if lookup.capture is not None and OAUTH in (lookup.rule or "").split("+"):
             rules = [rule for rule in self.rules.rules if rule.id == OAUTH]
             both = request, self.group(lookup.capture.url).request(lookup.capture)
             drew = echoes.echoes(*(echoes.repeated_values(one, rules) for one in both))
-            lookup.stated = {one.recorded: one.own for one in drew if not one.mirrored}
+            lookup.oauth_ids = {one.recorded: one.own for one in drew if not one.mirrored}
         joined_by = [OAUTH] * stated + drawn_by
         if joined_by and lookup.capture is not None:
             joined_by = [*(lookup.rule or "").split("+"), *joined_by]
@@ -308,7 +308,7 @@ class Matcher:
             lookup.verdict = f"rule:{lookup.rule}"
         if drawn_by and lookup.capture is not None:
             lookup.confidence = min(
-                lookup.confidence, drawn_ids.highest_confidence(asked, {**session.drawn, **ids})
+                lookup.confidence, drawn_ids.highest_confidence(asked, {**session.drawn_ids, **ids})
             )
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted
@@ -370,15 +370,15 @@ class Matcher:
         )
         if key.canonical in evidence.files:
             return self._file(key, evidence.files[key.canonical], now, accepted)
-        asked = evidence.asked(request, past.given, served=session.served)
-        told = session.told.get(site)
-        if told:
-            asked.parts["~words"] = repr(sorted(told.items()))
+        asked = evidence.model_request(request, past.given, served=session.served)
+        words = session.socket_words.get(site)
+        if words:
+            asked.parts["~words"] = repr(sorted(words.items()))
         asked.parts |= evidence.spelling(request, asked)
         learnt = evidence.learnt
         missed = Lookup(MISS, None, None, key, request)
         if key.canonical in learnt.damaged and not learnt.beside.get(asked.normal):
-            return self._given(request, key, learnt.damaged[key.canonical][0], None, 1.0)
+            return self._lookup_of(request, key, learnt.damaged[key.canonical][0], None, 1.0)
         own = learnt.beside.get(asked.normal)
         targets = [learnt.model.targets[k] for k in own or evidence.masked(request)]
         masked = 1.0
@@ -423,7 +423,7 @@ class Matcher:
                 rule = self._rule(request, capture)
                 if rule is None:
                     continue
-            lookup = self._given(request, key, capture, rule, chance * masked)
+            lookup = self._lookup_of(request, key, capture, rule, chance * masked)
             if varies and not rule:
                 lookup.verdict = f"varies:{varies}"
             lookup.confidence *= now.worth(capture)
@@ -443,12 +443,12 @@ class Matcher:
         """Return the field of Vary, or "credentials", that is another one than was recorded with `chosen`; "" for none."""
         own = next(o.parts for o, c in given if c is chosen)
         differ = (p for p in sorted(own.keys() | parts.keys()) if own.get(p) != parts.get(p))
-        told = (
+        names = (
             "credentials" if p == WHO else p.split(" ")[1]
             for p in differ
             if p == WHO or p.startswith("~vary ")
         )
-        return next(told, "")
+        return next(names, "")
 
     def _file(self, key: Key, captures: list[Capture], now: LookupState, accepted: AcceptLevel) -> Lookup:
         """Return the lookup of a file that stays as it is."""
@@ -456,7 +456,7 @@ class Matcher:
         if not fit:
             return Lookup(MISS, None, None, key, now.request, why=tuple(now.why))
         capture = self._nearest_of(fit, key, now)
-        lookup = self._given(now.request, key, capture, None, STILL)
+        lookup = self._lookup_of(now.request, key, capture, None, STILL)
         lookup.confidence *= now.worth(capture)
         return lookup
 
@@ -493,7 +493,7 @@ class Matcher:
 
     def _nearest_of(self, captures: Sequence[Capture], key: Key, now: LookupState) -> Capture:
         """Return, of captures with equal answers, the one nearest to the request and to where the session is."""
-        own = now.own(list(captures))
+        own = now.followed_among(list(captures))
         end = now.followed.end
         return min(
             captures,
@@ -509,7 +509,9 @@ class Matcher:
         )
 
     @staticmethod
-    def _given(request: Request, key: Key, capture: Capture, rule: str | None, confidence: float) -> Lookup:
+    def _lookup_of(
+        request: Request, key: Key, capture: Capture, rule: str | None, confidence: float
+    ) -> Lookup:
         verdict = f"rule:{rule}" if rule else "exact" if capture.exact == key.exact else "canonical"
         return Lookup(verdict, capture, rule, key, request, confidence)
 
@@ -554,7 +556,7 @@ class Matcher:
         # a capture's remainder is kept: to parse large recorded bodies at each miss took 200 ms
         return [
             c
-            for c in group.alike(request.method)
+            for c in group.with_method(request.method)
             if group.derived(c, ("left", known), lambda one: left(one, True)) == wanted
         ]
 
@@ -570,7 +572,7 @@ class Matcher:
             and PSEUDONYM_TEXT.sub(MASK, c.url.partition("?")[0]) == path
         )
 
-    def gave(self, served: Sequence[Capture], values: list[str]) -> int | None:
+    def answers_since(self, served: Sequence[Capture], values: list[str]) -> int | None:
         """Return how many later answers to the same request gave other values; None if not all of these `values` were served."""
         missing, later, since = set(values), 0, Counter[str]()
         for capture in reversed(served):
@@ -594,9 +596,9 @@ class Matcher:
         past = session.past.get(site) or SessionPast()
         stored, *_ = self._as_recorded(request, found, session, past, self._accepts[accept])
         evidence = self.evidence(site)
-        evidence.foresee(evidence.asked(stored, {}))
+        evidence.foresee(evidence.model_request(stored, {}))
         self.twins(stored)
-        self.drawing.drawn(stored, session, time.time())
+        self.drawing.ids_drawn(stored, session, time.time())
         self.group(stored.url).compared = True
         return stored
 
@@ -614,7 +616,7 @@ class Matcher:
         """
         asked, ids = request, drawn_ids.NONE
         if accepted.by_rule and not found:
-            request, ids = self.drawing.recorded(request, session)
+            request, ids = self.drawing.with_recorded_ids(request, session)
         drawn = request is not asked
         if drawn:
             found = self._same(request, request_key(request))
@@ -635,7 +637,9 @@ class Matcher:
             return request
         names: dict[str, int] = {}
         alike = (
-            found or self.twins(request) or (group.alike(request.method) if fields else self._masked(request))
+            found
+            or self.twins(request)
+            or (group.with_method(request.method) if fields else self._masked(request))
         )
         for capture in alike:
             counts = minded or is_secret_relevant(capture)
@@ -663,7 +667,7 @@ class Matcher:
         """Note that a session was answered by a capture, which was right by the chance `trust`."""
         site = site_of(request.url)
         evidence = self.evidence(site)
-        head, still = response_facts(self.snapshot, capture), evidence.still(capture)
+        head, still = response_facts(self.snapshot, capture), evidence.is_static(capture)
         deaf = still or (evidence.quiet and site not in session.past)
         if deaf and not set_cookies(head.headers) and not key_of_order(request):
             return
@@ -673,7 +677,9 @@ class Matcher:
             request = replace(
                 request, headers=_with_conditions_of(self.peek.fields(capture), request.headers)
             )
-        asked = evidence.asked(request, past.given, served=session.served, response=head, said=label)
+        asked = evidence.model_request(
+            request, past.given, served=session.served, response=head, answer=label
+        )
         if not still:
             self._note(evidence, past, replace(asked, event=replace(asked.event, trust=trust)), head)
         keep_given(past.given, request, head, asked)
@@ -684,15 +690,15 @@ class Matcher:
             request = session.secrets.request(request)
         site = site_of(request.url)
         evidence, past = self.evidence(site), session.at(site)
-        if session.noted == site:
+        if session.missed_site == site:
             past.history.drop()
-        session.noted = None
+        session.missed_site = None
         key = request_key(request).canonical
         if key in evidence.files:
             return
-        asked = evidence.asked(request, past.given, served=session.served, response=response)
-        said = evidence.label_live(asked.event.key, response)
-        self._note(evidence, past, replace(asked, event=replace(asked.event, said=said)), response)
+        asked = evidence.model_request(request, past.given, served=session.served, response=response)
+        answer = evidence.label_live(asked.event.key, response)
+        self._note(evidence, past, replace(asked, event=replace(asked.event, answer=answer)), response)
         keep_given(past.given, request, response, asked)
 
     def note_missed(self, session: Session, request: Request) -> None:
@@ -703,13 +709,13 @@ class Matcher:
         if key in evidence.files or (static_name(request.url) and request.method in ("GET", "HEAD")):
             return
         past = session.past.get(site) or SessionPast()
-        asked = evidence.asked(request, past.given, served=session.served)
-        if asked.event.kind == "write" and request.header("referer") in session.left.values():
+        asked = evidence.model_request(request, past.given, served=session.served)
+        if asked.event.kind == "write" and request.header("referer") in session.previous_pages.values():
             # what a page sends as it is left (a draft, a beacon) comes or not by chance, in the recording as well
             asked.event = replace(asked.event, kind="weak write")
         if self._note(evidence, past, asked):
             session.past[site] = past
-            session.noted = site
+            session.missed_site = site
 
     @staticmethod
     def _note(
@@ -718,7 +724,7 @@ class Matcher:
         """Append an event, unless it is one on which nothing depends; return True if it was."""
         event = asked.event
         if head is not None:
-            past.last[event.key] = event.said
+            past.last[event.key] = event.answer
         if event.kind == "beacon" or (event.safe and event.kind in evidence.forgets):
             return False
         past.history.add(event, evidence.mates.get(event.key, ()))

@@ -288,14 +288,14 @@ class Model:
             return 1.0
         sent = [_sent(t, o) for o in target.observations]
         shown = [self._shown(o.capture) for o in target.observations]
-        heard: dict[tuple[bool, ...], bool] = {}
+        echoed: dict[tuple[bool, ...], bool] = {}
         for word in sorted(set().union(*sent)):
             pattern = tuple(word in words for words in sent)
-            if not all(pattern) and not heard.get(pattern):
+            if not all(pattern) and not echoed.get(pattern):
                 within = [word in words for words in shown]
-                heard[pattern] = any(within) and all(h for h, w in zip(pattern, within, strict=True) if w)
-        echoes = min(priors.ECHOES, sum(heard.values()))
-        silent = min(priors.ECHOES, len(heard)) - echoes
+                echoed[pattern] = any(within) and all(h for h, w in zip(pattern, within, strict=True) if w)
+        echoes = min(priors.ECHOES, sum(echoed.values()))
+        silent = min(priors.ECHOES, len(echoed)) - echoes
         return priors.HEARD**echoes * priors.UNHEARD ** max(0, silent)
 
     def _replaced(self, t: str, target: Target) -> float:
@@ -340,16 +340,16 @@ class Model:
         none = sum(log_no.values())
         tried: list[tuple[float, Chosen, str]] = []
         explained = set[Chosen]()  # the answers in each of its states are equal
-        told = () if alike else (t for t in chances if not t.startswith(PART))
-        replaced = {t: self._replaced(t, target) for t in told}
+        by_words = () if alike else (t for t in chances if not t.startswith(PART))
+        replaced = {t: self._replaced(t, target) for t in by_words}
 
         def weigh(chosen: Chosen) -> float:
             prior, best = none + sum(log_yes[s] - log_no[s[0]] for s in chosen), -math.inf
             types = [t for t, _ in chosen if not t.startswith(PART)]
             # `fold` keeps who asks apart from the others
             acts = [t for t in types if self.kinds[t] != "sign-in"]
-            said = math.prod(replaced.get(t, 1.0) for t in acts)
-            for reduction, share in _ways(acts or types[:1], alike, said):
+            factor = math.prod(replaced.get(t, 1.0) for t in acts)
+            for reduction, share in _ways(acts or types[:1], alike, factor):
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
                 weight = prior + share + priors.OWN * fit.log + priors.POOL * others
@@ -524,9 +524,9 @@ class Model:
                 answer: (1 - gate) * chance + gate * turned[answer] / turned.total()
                 for answer, chance in chances.items()
             }
-        told = sum(chances[answer] for answer in very)
-        if alike > told:
-            left = (1 - alike) / max(1e-9, 1 - told)
+        predicted = sum(chances[answer] for answer in very)
+        if alike > predicted:
+            left = (1 - alike) / max(1e-9, 1 - predicted)
             chances = {answer: chance * left for answer, chance in chances.items()}
             chances |= {answer: alike * share for answer, share in very.items()}
         return {answer: min(1.0, chance) for answer, chance in chances.items()}  # sums of floats
@@ -545,8 +545,8 @@ class Model:
         if len({o.answer for o in same}) > 1:
             same = [o for o in same if o.session == name] or same
         if len({o.answer for o in same}) > 1:
-            heard = [e.said for e in history.events[:place]]
-            if alike_heard := [o for o in same if [e.said for e in o.history.events[:place]] == heard]:
+            answers = [e.answer for e in history.events[:place]]
+            if alike_heard := [o for o in same if [e.answer for e in o.history.events[:place]] == answers]:
                 same, trust = alike_heard, min((e.trust for e in history.events[:place]), default=1.0)
         alike: dict[float, Counter[int]] = defaultdict(Counter)
         kept, own = math.prod(strange.values()), {p: v for p, v in parts.items() if p not in strange}
@@ -663,8 +663,8 @@ class Model:
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
         chance = self._part_chance(t, target) if part else self._type_chance(t, target, past[0])
-        told = {} if part else self._told(t, target, past if here else None)
-        return {a: 1 - _moved(chance, told.get(a, 1.0)) * apart for a, apart in differs.items()}
+        factors = {} if part else self._word_factors(t, target, past if here else None)
+        return {a: 1 - _moved(chance, factors.get(a, 1.0)) * apart for a, apart in differs.items()}
 
     def _type_chance(self, t: str, target: Target, history: History) -> float:
         """Return the chance that a type decides which the recording never tried; more of a write to the path that is read."""
@@ -675,12 +675,12 @@ class Model:
             chance = _moved(chance, priors.OWN_PATH)
         return chance
 
-    def _told(self, t: str, target: Target, past: tuple[History, int] | None) -> dict[int, float]:
+    def _word_factors(self, t: str, target: Target, past: tuple[History, int] | None) -> dict[int, float]:
         """Return for each answer the factor of the odds that a type decides, by whether the answer shows most of the words that it alone sent.
 
         They were sent in a `past`, or else before the answer, and are lacking now.
         """
-        told: dict[int, float] = {}
+        factors: dict[int, float] = {}
         now = _sent_with(t, *past) if past else set[str]()
         for o in target.observations:
             senders = self._senders(o.history)
@@ -691,8 +691,8 @@ class Model:
                 factor = priors.HEARD if not past or sent - shown else 1.0
             else:
                 factor = priors.UNSAID if sent and not past and not o.away and not shown else 1.0
-            told[o.answer] = max(factor, told.get(o.answer, 0.0))
-        return told
+            factors[o.answer] = max(factor, factors.get(o.answer, 0.0))
+        return factors
 
     def _senders(self, history: History) -> dict[str, str]:
         """Return the type with which each word was sent in a recorded history, "" for several."""
@@ -710,8 +710,8 @@ class Model:
         found = chances[part]
         if found is None:
             found = self.chance(part, target.event)
-            said = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
-            if any(words & self._shown(capture) - self._usual_words() for capture, words in said.items()):
+            sent = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
+            if any(words & self._shown(capture) - self._usual_words() for capture, words in sent.items()):
                 found = _moved(found, priors.HEARD)
             chances[part] = found
         return found

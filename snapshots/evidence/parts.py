@@ -223,16 +223,16 @@ def _rule_parts(
     alone = [(rule, apply_rules((rule,), parsed, issued)) for rule in rules.rules]
     useful = [(rule, without) for rule, without in alone if without is not parsed]
     several: dict[str, list[tuple[Rule, str]]] = {}  # places whose values are in the part of no rule alone
-    told: set[str] = set()
+    seen: set[str] = set()
     for rule, without in useful:
         less = reduce_request(request, [r for r in rules.rules if r is not rule], issued, stored=stored)
         if digest(less) != key and (not rule.own or rule.doubted):
             found[f"~rule {rule.id}"] = given if given and rule.kind == "issued" else digest(less)
         if len(useful) > 1:
-            told.update(_changed(less, left))
+            seen.update(_changed(less, left))
             for place, value in _changed(parsed, without).items():
                 several.setdefault(place, []).append((rule, value))
-    for place in sorted(several.keys() - told):
+    for place in sorted(several.keys() - seen):
         gave = [one for one in several[place] if given and one[0].kind == "issued"]
         rule, value = min(gave or several[place], key=lambda one: of_part(f"~rule {one[0].id}"))
         if not any(rule.own and not rule.doubted for rule, _ in several[place]):

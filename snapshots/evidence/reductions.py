@@ -23,7 +23,7 @@ def _done(event: Event) -> int:
 
 
 def _outcome(event: Event) -> int:
-    return _chain(event.done, event.said)
+    return _chain(event.done, event.answer)
 
 
 class Steps:
@@ -52,12 +52,12 @@ class Slots:
     def __init__(
         self,
         of: Callable[[Event], object],
-        said: Callable[[Event], int] = _done,
+        answer_of: Callable[[Event], int] = _done,
         *,
         heard: bool = False,
         resets: bool = False,
     ) -> None:
-        self._of, self._said, self._heard, self._resets = of, said, heard, resets
+        self._of, self._said, self._heard, self._resets = of, answer_of, heard, resets
         self._slots: dict[object, int] = {}
         self.state, self.trust = 0, 1.0
 

@@ -124,7 +124,7 @@ class SiteEvidence:
         found = [c for c in found if c.key not in still]
         # where no answer varies, nothing shows that a request that only reads decides; how surely, repeated requests tell
         unread = not varied and not self._hardly_repeated(found)
-        self.quiet = unread and not matcher.spoken.on(site) and not any(map(_tells, found))
+        self.quiet = unread and not matcher.socket_messages.on(site) and not any(map(_tells, found))
         reads = ("plain GET", "choosing GET", "asset") if unread else ()
         self.forgets = KINDS if self.quiet else ("beacon", *reads)
         self.vary: dict[str, set[str]] = defaultdict(set)
@@ -201,8 +201,8 @@ class SiteEvidence:
             self.learnt.model.predict(key, (History(), 0), None, asked.parts)
 
     def _learn(self) -> SiteModel:
-        store, spoken = self._matcher.snapshot, self._matcher.spoken
-        said = spoken.on(self._site)
+        store, socket_messages = self._matcher.snapshot, self._matcher.socket_messages
+        any_said = socket_messages.on(self._site)
         given: dict[str, Given] = defaultdict(dict)
         captures: list[Capture] = []
         damaged: dict[str, list[Capture]] = defaultdict(list)
@@ -213,7 +213,7 @@ class SiteEvidence:
         at_once: dict[str, tuple[int, int]] = {}
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         for capture in self._recorded():
-            if self.still(capture):
+            if self.is_static(capture):
                 continue
             request = _readable(store, capture)
             if request is None:
@@ -221,16 +221,16 @@ class SiteEvidence:
                 continue
             head, label = response_facts(store, capture), self.equality.label(capture)
             session = f"{layer_of(capture.filename)} {capture.session}"
-            asked = self.asked(
+            asked = self.model_request(
                 request,
                 given[session],
                 stored=True,
                 served=before[session],
                 response=head,
-                said=label,
+                answer=label,
             )
             before[session].append(capture)
-            if said and (words := spoken.before(capture)):
+            if any_said and (words := socket_messages.before(capture)):
                 asked.parts["~words"] = repr(sorted(words.items()))
             if asked.normal in self.equality.varied:
                 spelt[asked.normal].append((asked.parts, self._spelling(request, asked.parts, stored=True)))
@@ -285,16 +285,16 @@ class SiteEvidence:
         """Return the places of values that the site gave out, by method and path."""
         store = self._matcher.snapshot
         sessions: dict[tuple[int, str], list[tuple[Capture, ParsedRequest | None]]] = defaultdict(list)
-        told = False
+        found_any = False
         for c in found:
             parsed = None
             if c.method not in SAFE_METHODS and (request := _readable(store, c)) is not None:
                 parsed = parse(request)
-                told = True
+                found_any = True
             sessions[layer_of(c.filename), c.session].append((c, parsed))
-        return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1)) if told else {}
+        return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1)) if found_any else {}
 
-    def still(self, capture: Capture) -> bool:
+    def is_static(self, capture: Capture) -> bool:
         """Return True for a file that stays as it is."""
         return capture.key in self.files
 
@@ -316,11 +316,13 @@ class SiteEvidence:
             stored = self._matcher.group(request.url).request(capture)
             if not other_secrets(request, stored)[1]:
                 keys.update(
-                    dict.fromkeys(self.learnt.beside.get(self.asked(stored, {}, stored=True).normal, []))
+                    dict.fromkeys(
+                        self.learnt.beside.get(self.model_request(stored, {}, stored=True).normal, [])
+                    )
                 )
         return list(keys)
 
-    def asked(
+    def model_request(
         self,
         request: Request,
         given: Given,
@@ -328,11 +330,11 @@ class SiteEvidence:
         stored: bool = False,
         served: Sequence[Capture] = (),
         response: Response | None = None,
-        said: int = 0,
+        answer: int = 0,
     ) -> ModelRequest:
         """Return a request as the model sees it."""
         issued, named = self._issued(request)
-        later = self._matcher.gave(served, named)
+        later = self._matcher.answers_since(served, named)
         theirs = GIVEN if later == 0 else "" if later is None else f"{GIVEN} {later} later"
         normal, parts = rule_parts(request, self._matcher.rules, issued, given=theirs, stored=stored)
         own = (normal, request.conditional()) in self.partial
@@ -342,7 +344,7 @@ class SiteEvidence:
             }
         own_parts, fields = other_parts(request, self.vary.get(normal, ()), given, normal)
         parts |= own_parts
-        event = event_of(request, normal, response, said, own=own, redirected=self._redirected)
+        event = event_of(request, normal, response, answer, own=own, redirected=self._redirected)
         event = replace(event, fields=fields)
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)
@@ -384,10 +386,10 @@ def _tells(capture: Capture) -> bool:
 def _modified(store: Store, capture: Capture) -> str:
     """Return when an answer was last modified, in 14 digits; "~", which is later than all, where it does not say that."""
     try:
-        told = parsedate_to_datetime(store.head(capture).header("last-modified") or "")
+        modified = parsedate_to_datetime(store.head(capture).header("last-modified") or "")
     except (DamagedInput, TooLarge, ValueError):
         return "~"
-    return told.strftime("%Y%m%d%H%M%S")
+    return modified.strftime("%Y%m%d%H%M%S")
 
 
 def _by_index(capture: Capture) -> Request | None:

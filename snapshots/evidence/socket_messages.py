@@ -67,8 +67,8 @@ class SocketMessages:
         place = (site, capture.session, capture.begin)
         found = self._before.get(place)
         if found is None:
-            said = self._all().get(site, {}).get(capture.session, [])
-            found = self._before[place] = Counter(what for at, what in said if at < capture.begin)
+            words = self._all().get(site, {}).get(capture.session, [])
+            found = self._before[place] = Counter(what for at, what in words if at < capture.begin)
         return found
 
     def writes(self, url: str, session: str) -> list[Capture]:
@@ -88,16 +88,16 @@ class SocketMessages:
             found: dict[str, dict[str, list[tuple[int, str]]]] = {}
             for address, talk in self._talks():
                 events = talk.get("events", ())
-                said = [
+                words = [
                     (int(event), what)
                     for event, entry in zip(events, talk["messages"], strict=False)
                     if entry.get("from") == "client" and (what := word(entry))
                 ]
                 if events and talk.get("left_out"):  # more was said, that nobody knows
-                    said.append((int(events[-1]), UNKNOWN))
-                if said:
+                    words.append((int(events[-1]), UNKNOWN))
+                if words:
                     by_session = found.setdefault(site_of(address), {})
-                    by_session.setdefault(str(talk.get("session", "")), []).extend(said)
+                    by_session.setdefault(str(talk.get("session", "")), []).extend(words)
             self._said = found
         return self._said
 

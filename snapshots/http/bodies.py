@@ -292,8 +292,8 @@ def _without_inner_boundary(
         if name == b"content-type" and media.strip().lower().startswith("multipart/"):
             inner = _multipart(content, media.strip().lower()[10:], parameters, depth)
             if inner is not None:
-                told = _BOUNDARY.sub("boundary=", value.decode("latin-1")).encode("latin-1")
-                return [*headers[:at], (name, told), *headers[at + 1 :]], canonical_body(inner)
+                boundary = _BOUNDARY.sub("boundary=", value.decode("latin-1")).encode("latin-1")
+                return [*headers[:at], (name, boundary), *headers[at + 1 :]], canonical_body(inner)
     return headers, content
 
 

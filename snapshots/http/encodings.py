@@ -57,14 +57,14 @@ def codings(value: str | None) -> tuple[str, ...]:
     return tuple(name for name in names if name not in PLAIN)
 
 
-def request_coding(body: bytes, told: str | None) -> str | None:
-    """Return the encoding of a request's body, or of a file: as it is `told`, or as the first bytes show.
+def request_coding(body: bytes, header: str | None) -> str | None:
+    """Return the encoding of a request's body, or of a file: as it is `header`, or as the first bytes show.
 
     Scripts that pack what they report often tell none, as that would need a preflight (CORS), and some clients of S3
     none for the chunks that they sign.
     """
-    if codings(told):
-        return told
+    if codings(header):
+        return header
     if _SIGNED_CHUNK.match(body):
         return "aws-chunked"
     return next((name for start, name in _STARTS if body.startswith(start)), None)

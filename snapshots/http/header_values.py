@@ -81,8 +81,8 @@ class Tag(NamedTuple):
 @cached
 def sorted_languages(field: str) -> tuple[Tag, ...]:
     """Return the tags of a field, the most wanted first; () for an empty field or `*`."""
-    told = [item for item in items_of(field) if item.name != "*" and item.weight > 0]
-    return tuple(_tag(item.name) for item in sorted(told, key=lambda item: -item.weight))
+    items = [item for item in items_of(field) if item.name != "*" and item.weight > 0]
+    return tuple(_tag(item.name) for item in sorted(items, key=lambda item: -item.weight))
 
 
 def _tag(name: str) -> Tag:

@@ -56,9 +56,9 @@ def recorded_span(value: str | None) -> tuple[int, int, int] | None:
     return int(match[1]), int(match[2]) + 1, -1 if match[3] == "*" else int(match[3])
 
 
-def covered_range(asked: str, told: str | None) -> Span | None:
-    """Return the only range of the Range field `asked` if the Content-Range `told` covers it, else None."""
-    have = recorded_span(told)
+def covered_range(asked: str, header: str | None) -> Span | None:
+    """Return the only range of the Range field `asked` if the Content-Range `header` covers it, else None."""
+    have = recorded_span(header)
     if have is None:
         return None
     start, stop, size = have
@@ -69,9 +69,9 @@ def covered_range(asked: str, told: str | None) -> Span | None:
     return spans[0] if start <= first and last <= stop else None
 
 
-def is_whole(told: str | None, length: str | None) -> bool:
+def is_whole(header: str | None, length: str | None) -> bool:
     """Return True if a part with this Content-Range and Content-Length is the whole file."""
-    have = recorded_span(told)
+    have = recorded_span(header)
     return have is not None and have[0] == 0 and have[1] == have[2] and length == str(have[2])
 
 

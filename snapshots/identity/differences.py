@@ -175,11 +175,11 @@ def _turns(asked: ParsedRequest, stored: ParsedRequest) -> list[str | Values] | 
     name = next((n for n in TURNS if all(isinstance(v.get(n), list) for v in (mine, theirs))), None)
     if name is None or mine[name] == theirs[name]:
         return None
-    said, known = mine[name], theirs[name]
-    pairs = enumerate(zip(said, known, strict=False))
+    turns, known = mine[name], theirs[name]
+    pairs = enumerate(zip(turns, known, strict=False))
     same = next((n for n, (a, b) in pairs if a != b and not _same_turn(a, b)), None)
-    at = same if same is not None else min(len(said), len(known))
-    turn = said[at] if at < len(said) else known[at]
+    at = same if same is not None else min(len(turns), len(known))
+    turn = turns[at] if at < len(turns) else known[at]
     role = turn.get("role") or turn.get("type") if isinstance(turn, dict) else None
     place = f"turn {at + 1}" + (f" ({role})" if role else "")
     earlier = (
@@ -187,11 +187,11 @@ def _turns(asked: ParsedRequest, stored: ParsedRequest) -> list[str | Values] | 
     )
     found: list[str | Values]
     if same is None:
-        which = "not recorded" if len(said) > at else "not asked"
+        which = "not recorded" if len(turns) > at else "not asked"
         found = [f"conversation: {place} is {which}{earlier}"]
     else:
         found = [f"conversation: {place} is the first that differs{earlier}"]
-        found += _pairs(OF_TURN, *(_leaves(_bare(one[at]), f"{name}[{at}]") for one in (said, known)))
+        found += _pairs(OF_TURN, *(_leaves(_bare(one[at]), f"{name}[{at}]") for one in (turns, known)))
     rest = ({n: v for n, v in one.items() if n != name} for one in (mine, theirs))
     return found + list(_pairs("body member", *(_leaves(one) for one in rest)))
 

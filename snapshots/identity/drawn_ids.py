@@ -63,7 +63,7 @@ class Drawer(Protocol):
     """The part of a session that is needed here: its own ids by the recorded ones, and its last answers."""
 
     @property
-    def drawn(self) -> Mapping[str, str]: ...
+    def drawn_ids(self) -> Mapping[str, str]: ...
     @property
     def served(self) -> Iterable[Capture]: ...
 
@@ -109,13 +109,13 @@ class Drawing:
         self._sent_by: dict[tuple[str, str], Counter[str]] = {}  # by site and session
         self._own_of: dict[str, Own] = {}  # by site
 
-    def recorded(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
+    def with_recorded_ids(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
         """Return a request with recorded ids in place of the session's own, and the ids that are new: of what it makes."""
-        known = as_recorded(request, session.drawn) if session.drawn else request
+        known = as_recorded(request, session.drawn_ids) if session.drawn_ids else request
         new = self._apart(known, session) if known.method in ("POST", *_PLACING) else NONE
         return as_recorded(known, new) if new else known, new
 
-    def drawn(self, request: Request, session: Drawer, now: float) -> Mapping[str, str]:
+    def ids_drawn(self, request: Request, session: Drawer, now: float) -> Mapping[str, str]:
         """Return by the recorded ones the ids of any other request that its client drew; it may differ from the recorded one in moments, too."""
         return self._apart(request, session, now) or self._own_apart(request, session, now)
 
@@ -128,7 +128,7 @@ class Drawing:
         placed = made and request.method in _PLACING and bool(ids_of(request.url))
         if not drawn_ids(request):
             return NONE
-        ids, served = session.drawn, list(session.served)
+        ids, served = session.drawn_ids, list(session.served)
         places = {capture.place for capture in served}
 
         found = (c for c in self._like(request, placed) if c.method == request.method)
@@ -181,8 +181,8 @@ class Drawing:
             new = [one for one in mine if one not in stored]
             if len(theirs) != len(new) or not all(map(_alike, theirs, new)):
                 continue
-            told = (text_of(self._read(one)) for one in served if not static_mime(one.mime))
-            if any(one in text for text in (request.header("referer") or "", *told) for one in new):
+            texts = (text_of(self._read(one)) for one in served if not static_mime(one.mime))
+            if any(one in text for text in (request.header("referer") or "", *texts) for one in new):
                 return NONE
             ids = dict(zip(theirs, new, strict=True))
             known = as_recorded(request, ids)
@@ -204,16 +204,16 @@ class Drawing:
 
     def _find_own(self, site: str) -> Own:
         recorded = [c for c in self._prefix(site_prefix(site)) if not static_mime(c.mime)]
-        said = [_said(self._read_request(c) if c.method not in ("GET", "HEAD") else c) for c in recorded]
+        sent = [_said(self._read_request(c) if c.method not in ("GET", "HEAD") else c) for c in recorded]
         uses: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for number, (capture, parts) in enumerate(zip(recorded, said, strict=True)):
+        for number, (capture, parts) in enumerate(zip(recorded, sent, strict=True)):
             for one in tokens_in("\n".join(parts)):
                 if changes(one) > 1:
                     uses[capture.session, one].append(number)
         words: dict[str, set[str]] = defaultdict(set)
         for (session, one), numbers in uses.items():
-            bare = {(recorded[n].method, *(part.replace(one, BLANK) for part in said[n])) for n in numbers}
-            places = {place for n in numbers for place, part in enumerate(said[n]) if one in part}
+            bare = {(recorded[n].method, *(part.replace(one, BLANK) for part in sent[n])) for n in numbers}
+            places = {place for n in numbers for place, part in enumerate(sent[n]) if one in part}
             if (
                 len(bare) >= SENT
                 and len({path for _, path, *_ in bare}) > 1
@@ -228,7 +228,7 @@ class Drawing:
         captures: dict[tuple[str, str], list[Capture]] = defaultdict(list)
         for session, own in words.items():
             for number in {n for one in own for n in uses[session, one]}:
-                path = said[number][0]
+                path = sent[number][0]
                 for one in own:
                     path = path.replace(one, BLANK)
                 captures[recorded[number].method, path].append(recorded[number])
@@ -242,7 +242,9 @@ class Drawing:
         """
         group = self._group(capture.url)
         own = (
-            c for c in group.alike(capture.method) if c.session == capture.session and c.key != capture.key
+            c
+            for c in group.with_method(capture.method)
+            if c.session == capture.session and c.key != capture.key
         )
         if others := [c for c in own if self._differs(c, group.request(capture))]:
             return all(equal(self._read(c), self._read(capture)) for c in others)
@@ -260,11 +262,11 @@ class Drawing:
                 c.url if is_plain(Request(c.method, c.url)) else _told(self._read_request(c))
                 for c in own.values()
             )
-            found = Counter(one for told in requests for one in set(words_in(told)))
+            found = Counter(one for request in requests for one in set(words_in(request)))
             self._sent_by[site, capture.session] = found
         return found
 
-    def timed(self, request: Request, session: Drawer, now: float) -> Request | None:
+    def with_recorded_moment(self, request: Request, session: Drawer, now: float) -> Request | None:
         """Return a request with the moment at which a recorded one was made in place of its own; None if none is joined with it then.
 
         The first of several that the session was not answered by is taken, else the last.
@@ -273,7 +275,7 @@ class Drawing:
         if len(asked) > LONGEST or not tells_moment(asked.decode("latin-1")):
             return None
         group, places = self._group(request.url), {capture.place for capture in session.served}
-        found = sorted(group.alike(request.method), key=lambda c: (c.begin, c.timestamp, c.place))
+        found = sorted(group.with_method(request.method), key=lambda c: (c.begin, c.timestamp, c.place))
         left = [capture for capture in found if capture.place not in places]
         left += [capture for capture in reversed(found) if capture.place in places]
         bare = asked.translate(None, _DIGITS)
@@ -284,19 +286,19 @@ class Drawing:
                 continue
             stored = group.request(capture)
             recorded = _told(stored)
-            told = asked
+            timed = asked
             if recorded.translate(None, _DIGITS) == bare:
                 tries -= 1
-                told = self._moved(recorded, asked, capture, now)
-            if told == recorded:
+                timed = self._moved(recorded, asked, capture, now)
+            if timed == recorded:
                 return replace(request, url=stored.url, body=stored.body)
             if (len(others) + 1) * len(asked) <= JOINED:
                 others.append((recorded, capture))
         for recorded, capture in others:
-            told = self._moved(recorded, asked, capture, now)
-            url, _, body = told.partition(b"\n")
+            timed = self._moved(recorded, asked, capture, now)
+            url, _, body = timed.partition(b"\n")
             known = replace(request, url=url.decode("utf-8", "surrogatepass"), body=body)
-            if told != asked and self._joined(known, capture):
+            if timed != asked and self._joined(known, capture):
                 return known
         return None
 
@@ -309,7 +311,7 @@ class Drawing:
     def _like(self, request: Request, placed: bool) -> Iterable[Capture]:
         """Return the captures of a request's path; where its address names what it makes, those of addresses that differ in ids alone."""
         if not placed:
-            return self._group(request.url).alike(request.method)
+            return self._group(request.url).with_method(request.method)
         shape = _shape(request.url)
         found = self._prefix(site_prefix(site_of(request.url)))
         return (c for c in found if c.method == request.method and _shape(c.url) == shape)
@@ -337,8 +339,8 @@ def drawn_ids(request: Request) -> list[str]:
 
 def highest_confidence(request: Request, ids: Mapping[str, str]) -> float:
     """Return the most that an answer to a request is worth which names ids by the recorded ones."""
-    told = _told(request).decode("latin-1")
-    return min((DRAWN if ids_in(one) else TYPED for one, own in ids.items() if own in told), default=DRAWN)
+    text = _told(request).decode("latin-1")
+    return min((DRAWN if ids_in(one) else TYPED for one, own in ids.items() if own in text), default=DRAWN)
 
 
 def as_recorded(request: Request, ids: Mapping[str, str]) -> Request:
@@ -383,8 +385,8 @@ def _by_script(request: Request) -> bool:
 def _alike(one: str, other: str) -> bool:
     """Return True if one generator may have drawn two words."""
     kinds = (str.isupper, str.islower, "-_".__contains__)
-    told = [[any(map(kind, word)) for kind in kinds] for word in (one, other)]
-    return told[0] == told[1] and abs(len(one) - len(other)) <= SPREAD
+    kinds_of = [[any(map(kind, word)) for kind in kinds] for word in (one, other)]
+    return kinds_of[0] == kinds_of[1] and abs(len(one) - len(other)) <= SPREAD
 
 
 def _told(request: Request) -> bytes:

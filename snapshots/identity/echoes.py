@@ -90,7 +90,7 @@ def _members(value: Any, fields: list[Field]) -> Iterator[tuple[str, Any]]:
             item = value[name]
             if isinstance(item, (dict, list)):
                 yield from _members(item, fields)
-            elif any(field.among(value) and field.matches(name, str(item)) for field in fields):
+            elif any(field.stands_beside(value) and field.matches(name, str(item)) for field in fields):
                 yield name, item
 
 
@@ -128,9 +128,9 @@ def in_address(url: str, found: Iterable[Echo]) -> str:
     return url
 
 
-def as_recorded(request: Request, told: Mapping[str, str]) -> Request:
+def as_recorded(request: Request, values: Mapping[str, str]) -> Request:
     """Return a request with recorded values in place of those that its client drew before, by the recorded ones."""
-    found = [Echo("", own, recorded) for recorded, own in told.items()]
+    found = [Echo("", own, recorded) for recorded, own in values.items()]
     url, body = in_address(request.url, found), request.body
     if body:
         body = in_address(body.decode("latin-1"), found).encode("latin-1")
@@ -197,14 +197,14 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
             head = next((one for one in ("data: ", "data:") if line.startswith(one)), "")
             value = _read(rest := line[len(head) :])
             lines.append((head, rest, value if isinstance(value, (dict, list)) else rest))
-    said: dict[tuple[object, ...], list[str]] = {}
+    texts: dict[tuple[object, ...], list[str]] = {}
     for _, _, value in lines:
         for place, piece in _pieces(value, ()):
-            said.setdefault(place, []).append(piece)
-    told = {place: iter(_renamed(pieces, names)) for place, pieces in said.items()}
+            texts.setdefault(place, []).append(piece)
+    renamed = {place: iter(_renamed(pieces, names)) for place, pieces in texts.items()}
     made = []
     for head, line, value in lines:
-        new = _put(value, (), told)
+        new = _put(value, (), renamed)
         if new != value:
             line = new if isinstance(new, str) else json.dumps(new) + line[len(line.rstrip()) :]
         made.append(head + line)
@@ -233,13 +233,13 @@ def _pieces(value: Any, place: tuple[object, ...]) -> Iterator[tuple[tuple[objec
             yield from _pieces(item, where)
 
 
-def _put(value: Any, place: tuple[object, ...], told: Mapping[tuple[object, ...], Iterator[str]]) -> Any:
-    """Return a JSON value with the next of the `told` texts in each place."""
+def _put(value: Any, place: tuple[object, ...], renamed: Mapping[tuple[object, ...], Iterator[str]]) -> Any:
+    """Return a JSON value with the next of the `renamed` texts in each place."""
     if isinstance(value, str):
-        return next(told[place])
+        return next(renamed[place])
     if not isinstance(value, (dict, list)):
         return value
-    items = {key: _put(item, where, told) for key, item, where in _within(value, place)}
+    items = {key: _put(item, where, renamed) for key, item, where in _within(value, place)}
     return items if isinstance(value, dict) else list(items.values())
 
 

@@ -78,7 +78,7 @@ class Group:
         own = posted_pairs(parsed.query or (), parsed.method, parsed.body, unpacked_body(request))
         return next((url for url, pairs in self._posted if pairs == own), "")
 
-    def alike(self, method: str) -> list[Capture]:
+    def with_method(self, method: str) -> list[Capture]:
         """Return the captures with a method, as many as are looked through for one that differs in secrets alone."""
         return [c for c in self.captures if c.method == method][:TWINS]
 
@@ -86,7 +86,9 @@ class Group:
         """Return the names of the form fields whose recorded values are pseudonyms, computed once for a method."""
         found = self._secret_fields.get(method)
         if found is None:
-            found = set().union(*(secret_fields(self.request(capture)) for capture in self.alike(method)))
+            found = set().union(
+                *(secret_fields(self.request(capture)) for capture in self.with_method(method))
+            )
             self._secret_fields[method] = found
         return found
 

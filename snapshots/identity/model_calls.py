@@ -58,9 +58,9 @@ def without_sender(parsed: ParsedRequest) -> ParsedRequest:
         return parsed
     body = parsed.body
     value = dict(body.value)
-    told = value.get("metadata")
-    if isinstance(told, dict):
-        value["metadata"] = {name: item for name, item in told.items() if name != "user_id"}
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        value["metadata"] = {name: item for name, item in metadata.items() if name != "user_id"}
         if not value["metadata"]:
             del value["metadata"]
     if isinstance(system := value.get("system"), list):

@@ -30,32 +30,32 @@ _STAMP = re.compile(
 
 
 @overload
-def with_moments(stored: Payload, said: str, passed: float, now: float) -> str: ...
+def with_moments(stored: Payload, message: str, passed: float, now: float) -> str: ...
 @overload
-def with_moments(stored: Payload, said: bytes, passed: float, now: float) -> bytes: ...
+def with_moments(stored: Payload, message: bytes, passed: float, now: float) -> bytes: ...
 @overload
-def with_moments(stored: Payload, said: Payload, passed: float, now: float) -> Payload: ...
-def with_moments(stored: Payload, said: Payload, passed: float, now: float) -> Payload:
+def with_moments(stored: Payload, message: Payload, passed: float, now: float) -> Payload: ...
+def with_moments(stored: Payload, message: Payload, passed: float, now: float) -> Payload:
     """Replace the timestamps in a client's message by those of the recorded one.
 
     `passed` is when the recorded message passed the recorder, `now` the present; both in seconds since 1970.
     The message is returned unchanged if there is nothing to replace.
     """
-    if isinstance(stored, str) is not isinstance(said, str):
-        return said
-    text = _text(said)
+    if isinstance(stored, str) is not isinstance(message, str):
+        return message
+    text = _text(message)
     parts: list[str] = []
     end = 0
     for one, other in islice(zip_longest(_stamps(_text(stored)), _stamps(text)), MOST):
         if one is None or other is None:
-            return said
+            return message
         if one[0] != other[0] and _moment(one, other, passed, now):
             parts += text[end : other.start()], one[0]
             end = other.end()
     if not parts:
-        return said
-    told = "".join((*parts, text[end:]))
-    return told if isinstance(said, str) else told.encode("latin-1")
+        return message
+    text_now = "".join((*parts, text[end:]))
+    return text_now if isinstance(message, str) else text_now.encode("latin-1")
 
 
 def tells_moment(text: str) -> bool:
@@ -66,11 +66,11 @@ def _stamps(text: str) -> Iterator[re.Match[str]]:
     return matches(_STAMP, text, REACH)
 
 
-def _moment(stored: re.Match[str], said: re.Match[str], passed: float, now: float) -> bool:
+def _moment(stored: re.Match[str], match: re.Match[str], passed: float, now: float) -> bool:
     """Return True if both stamps name the time at which they were sent, in one form."""
-    if len(stored["since"] or stored[0]) != len(said["since"] or said[0]):
+    if len(stored["since"] or stored[0]) != len(match["since"] or match[0]):
         return False
-    then, own = map(_seconds, (stored, said))
+    then, own = map(_seconds, (stored, match))
     if then is None or own is None:
         return False
     return -LATE <= passed - then <= EARLY and min(abs(now - own), abs(passed - own)) <= AROUND
@@ -83,5 +83,5 @@ def _seconds(stamp: re.Match[str]) -> float | None:
     return seconds_of(re.sub("%3A", ":", stamp[0], flags=re.I).replace("%2B", "+").replace("%2b", "+"))
 
 
-def _text(said: Payload) -> str:
-    return said if isinstance(said, str) else said.decode("latin-1")
+def _text(message: Payload) -> str:
+    return message if isinstance(message, str) else message.decode("latin-1")

@@ -37,9 +37,9 @@ _DIGEST = re.compile(
 )
 
 
-def ids_in(said: Payload) -> list[str]:
+def ids_in(message: Payload) -> list[str]:
     """Return the ids in a message, in order."""
-    return [match[0] for match in matches(DRAWN, _text(said), REACH)]
+    return [match[0] for match in matches(DRAWN, _text(message), REACH)]
 
 
 def ids_of(address: str) -> list[str]:
@@ -47,9 +47,9 @@ def ids_of(address: str) -> list[str]:
     return words_in(urlsplit(address).path)
 
 
-def words_in(said: Payload) -> list[str]:
+def words_in(message: Payload) -> list[str]:
     """Return the ids in a text, and its other words of chance, in order."""
-    text = _text(said)
+    text = _text(message)
     found = {match.start(): match[0] for match in matches(DRAWN, text, REACH)}
     for match in matches(WORD, text, LONGEST):
         word = match[0]
@@ -58,9 +58,9 @@ def words_in(said: Payload) -> list[str]:
     return [one for _, one in sorted(found.items())]
 
 
-def tokens_in(said: Payload) -> list[str]:
+def tokens_in(message: Payload) -> list[str]:
     """Return the different words of a text that may be ids if their client sent them again and again, in order."""
-    return list(dict.fromkeys(match[0] for match in matches(TOKEN, _text(said), LONGEST)))
+    return list(dict.fromkeys(match[0] for match in matches(TOKEN, _text(message), LONGEST)))
 
 
 def ids_in_text(text: str) -> set[str]:
@@ -74,28 +74,28 @@ def plain_id(one: str) -> str:
 
 
 @overload
-def renumbered(said: str, ids: Mapping[str, str]) -> str: ...
+def renumbered(message: str, ids: Mapping[str, str]) -> str: ...
 @overload
-def renumbered(said: bytes, ids: Mapping[str, str]) -> bytes: ...
-def renumbered(said: Payload, ids: Mapping[str, str]) -> Payload:
+def renumbered(message: bytes, ids: Mapping[str, str]) -> bytes: ...
+def renumbered(message: Payload, ids: Mapping[str, str]) -> Payload:
     """Return a message with some ids replaced by others."""
-    text = _text(said)
+    text = _text(message)
     if not any(one in text for one in ids):
-        return said
+        return message
     text = _UUID.sub(lambda match: ids.get(match[0], match[0]), text)
     if not all(map(_UUID.fullmatch, ids)):
         text = TOKEN.sub(lambda match: ids.get(match[0], match[0]), text)
-    return text if isinstance(said, str) else text.encode("latin-1")
+    return text if isinstance(message, str) else text.encode("latin-1")
 
 
 def match_drawn_ids(
-    stored: Payload, said: Payload, ids_of: Callable[[Payload], list[str]] = ids_in
+    stored: Payload, message: Payload, ids_of: Callable[[Payload], list[str]] = ids_in
 ) -> dict[str, str] | None:
     """Return the ids of a recorded message by those of a client's that differ; None if the two differ in more."""
-    if isinstance(stored, str) is not isinstance(said, str):
+    if isinstance(stored, str) is not isinstance(message, str):
         return None
-    ids = ids_apart(ids_of(stored), ids_of(said))
-    return None if ids is None or renumbered(stored, ids) != said else ids
+    ids = ids_apart(ids_of(stored), ids_of(message))
+    return None if ids is None or renumbered(stored, ids) != message else ids
 
 
 def ids_apart(theirs: Sequence[str], mine: Sequence[str]) -> dict[str, str] | None:
@@ -110,5 +110,5 @@ def ids_apart(theirs: Sequence[str], mine: Sequence[str]) -> dict[str, str] | No
     return {one: other for one, other in ids.items() if one != other}
 
 
-def _text(said: Payload) -> str:
-    return said if isinstance(said, str) else said.decode("latin-1")
+def _text(message: Payload) -> str:
+    return message if isinstance(message, str) else message.decode("latin-1")

@@ -34,8 +34,8 @@ class Operation:
         """True for a change; None if nothing tells."""
         if self.text:
             return _MUTATION.search(self.text) is not None
-        told = {found[1] is not None for name in self.names if (found := _CONVENTION.search(name))}
-        return told.pop() if len(told) == 1 else None
+        changing = {found[1] is not None for name in self.names if (found := _CONVENTION.search(name))}
+        return changing.pop() if len(changing) == 1 else None
 
 
 def operations_of(parsed: ParsedRequest) -> tuple[Operation, ...]:

@@ -39,24 +39,24 @@ class Packets:
         self._parts: re.Pattern[str] | None = None  # of a text
         self._rests = {True: bytearray(), False: bytearray()}
 
-    def cut(self, mine: bool, said: Payload) -> list[Payload]:
-        """Return the packets that end in a message of the client (`mine`) or the server.
+    def cut(self, from_client: bool, message: Payload) -> list[Payload]:
+        """Return the packets that end in a message of the client (`from_client`) or the server.
 
         Where a pseudonym stands for a secret, the lengths are still those of the secret: a packet ends with its message.
         """
-        if isinstance(said, str):
-            if mine and self._first:
-                hub = _HUB.fullmatch(said)
+        if isinstance(message, str):
+            if from_client and self._first:
+                hub = _HUB.fullmatch(message)
                 if hub and hub[1] == "messagepack":
                     self._types = 0
-                self._parts = _RECORDS if hub else _LINES if _CENTRIFUGO.fullmatch(said) else None
+                self._parts = _RECORDS if hub else _LINES if _CENTRIFUGO.fullmatch(message) else None
                 self._first = False
-            return self._parts.findall(said) if self._parts and said else [said]
+            return self._parts.findall(message) if self._parts and message else [message]
         if self._types is None:
-            return [bytes(4) + said[4:] if mine and _WSLINK.match(said) else said]
-        data, found, at = self._rests[mine], list[Payload](), 0
-        data += said
-        if PSEUDONYM.search(said):
+            return [bytes(4) + message[4:] if from_client and _WSLINK.match(message) else message]
+        data, found, at = self._rests[from_client], list[Payload](), 0
+        data += message
+        if PSEUDONYM.search(message):
             found, at = [bytes(data)], len(data)
         while at < len(data):
             size, start = varint(data, at + self._types)
@@ -74,9 +74,9 @@ class Packets:
         """The number of bytes of the client's packet whose end has not come."""
         return len(self._rests[True])
 
-    def rest(self, mine: bool) -> bytes:
+    def rest(self, from_client: bool) -> bytes:
         """Return the start of a packet whose end was not said."""
-        return bytes(self._rests[mine])
+        return bytes(self._rests[from_client])
 
 
 class NumberedPacket(NamedTuple):
@@ -108,25 +108,29 @@ class WslinkCall(NumberedPacket):
         return self.with_id(b"")
 
 
-def split_numbered(said: bytes, mine: bool) -> NumberedPacket | None:
-    """Return a packet with an id that its client drew, parted at that; None for another message. `mine`: the client says it."""
-    if _WSLINK.match(said):
-        number = _WSLINK_CALL.search(said)
-        return WslinkCall(said[: number.start()], number[0], said[number.end() :], 0) if number else None
-    size, at = varint(said, 1)
-    if at > 0 and at + size == len(said) and said[0] != _CONNECT:
-        kind, body = said[0], said[at:]
-        spot = 0 if kind in (_ASKS if mine else _ANSWERS) else -1
-        if mine and kind & 0xF0 == 0x30 and kind & 6 in (2, 4):
+def split_numbered(message: bytes, from_client: bool) -> NumberedPacket | None:
+    """Return a packet with an id that its client drew, parted at that; None for another message. `from_client`: the client says it."""
+    if _WSLINK.match(message):
+        number = _WSLINK_CALL.search(message)
+        return (
+            WslinkCall(message[: number.start()], number[0], message[number.end() :], 0) if number else None
+        )
+    size, at = varint(message, 1)
+    if at > 0 and at + size == len(message) and message[0] != _CONNECT:
+        kind, body = message[0], message[at:]
+        spot = 0 if kind in (_ASKS if from_client else _ANSWERS) else -1
+        if from_client and kind & 0xF0 == 0x30 and kind & 6 in (2, 4):
             spot = 2 + int.from_bytes(body[:2])
         if 0 <= spot <= len(body) - 2:
-            return NumberedPacket(said[:1] + body[:spot], body[spot : spot + 2], body[spot + 2 :], 1)
-    elif at > 0 and (connect := parse_mqtt_connect(said)) and connect.flags & _CLEAN:
+            return NumberedPacket(message[:1] + body[:spot], body[spot : spot + 2], body[spot + 2 :], 1)
+    elif at > 0 and (connect := parse_mqtt_connect(message)) and connect.flags & _CLEAN:
         begin, end = connect.fields[0]
-        return NumberedPacket(said[:1] + said[at : begin - 2], said[begin - 2 : end], said[end:], 1, True)
-    size, at = varint(said, 0)
-    call = _CALL.match(said, at) if at > 0 and at + size == len(said) else None
-    return NumberedPacket(said[at : call.start(1)], call[1], said[call.end(1) :], 0) if call else None
+        return NumberedPacket(
+            message[:1] + message[at : begin - 2], message[begin - 2 : end], message[end:], 1, True
+        )
+    size, at = varint(message, 0)
+    call = _CALL.match(message, at) if at > 0 and at + size == len(message) else None
+    return NumberedPacket(message[at : call.start(1)], call[1], message[call.end(1) :], 0) if call else None
 
 
 def _length(size: int) -> bytes:

@@ -52,7 +52,7 @@ class Recogniser(Redactor):
         for secret, name in state["names"].items():
             self.remember(secret, name)
 
-    def copied(self) -> Recogniser:
+    def copy(self) -> Recogniser:
         """Return one that knows the same and learns by itself."""
         own = Recogniser()
         own._names, own._near, own._fields = dict(self._names), dict(self._near), set(self._fields)
@@ -78,13 +78,13 @@ class Recogniser(Redactor):
         if not request.remembers:
             return self.request(request)
         proofs = (names for by_proof in self._known.values() for names in by_proof.values())
-        told = frozenset(self._names.items()), frozenset(self._near.items()), frozenset(self._fields)
+        state = frozenset(self._names.items()), frozenset(self._near.items()), frozenset(self._fields)
 
         def made(one: Request) -> tuple[Request, dict[str, str]]:
             known = self.request(one)
             return known.remembering(), dict(self._names)
 
-        known, learnt = request.derived(("recognised", *told, frozenset(chain(*proofs))), made)
+        known, learnt = request.derived(("recognised", *state, frozenset(chain(*proofs))), made)
         for secret, name in learnt.items():
             if self._names.get(secret) != name:
                 self.remember(secret, name)

@@ -105,7 +105,7 @@ class Field:
         )
         return value[: found.start("blank")] + BLANK + value[found.end("blank") :] if found else BLANK
 
-    def among(self, names: Collection[str]) -> bool:
+    def stands_beside(self, names: Collection[str]) -> bool:
         """Return True if the names hold all that must stand beside the field."""
         named = names if isinstance(names, Names) else Names(names)
         return all(next(_matching(pattern, named), None) is not None for pattern in self.beside)
@@ -442,21 +442,21 @@ def _line(pattern: str) -> re.Pattern[str] | None:
 
 def _found(fields: list[Field], names: Collection[str]) -> list[Field]:
     """Return the fields beside which all names stand that they need."""
-    return [field for field in fields if not field.beside or field.among(names)]
+    return [field for field in fields if not field.beside or field.stands_beside(names)]
 
 
 def _edit_pairs(pairs: tuple[str, ...], names: Names, drop: list[Field], blank: list[Field]) -> Iterable[str]:
     drop, blank = _found(drop, names), _found(blank, names)
     named = _concerned((drop, blank), names)
-    for pair, said in zip(pairs, names, strict=True):
-        if said not in named:
+    for pair, decoded in zip(pairs, names, strict=True):
+        if decoded not in named:
             yield pair
             continue
         name, _, value = pair.partition("=")
         text = _text(value)
-        told = _judge(said, text, drop, blank)
-        if told is not None:
-            yield pair if told is text else f"{name}={told}"
+        judged = _judge(decoded, text, drop, blank)
+        if judged is not None:
+            yield pair if judged is text else f"{name}={judged}"
 
 
 def named_pairs(parsed: ParsedRequest, fields: list[Field]) -> list[tuple[str, str]]:
@@ -473,11 +473,11 @@ def _edit_path(url: str, drop: list[Field], blank: list[Field]) -> str:
         text, slash, rest = item.partition("/")
         name, _, given = text.partition("=")
         value = _text(given)
-        told = _judge(_text(name), value, drop, blank)
-        if told is None:
+        judged = _judge(_text(name), value, drop, blank)
+        if judged is None:
             out[-1] += slash + rest
         else:
-            out.append(item if told is value else f"{name}={told}{slash}{rest}")
+            out.append(item if judged is value else f"{name}={judged}{slash}{rest}")
     return ";".join(out)
 
 
@@ -498,9 +498,9 @@ def _edit_form(
     named = _concerned((drop, blank), names)
     for pair, name in zip(pairs, names, strict=True):
         value = _text(pair.value)
-        told = _judge(name, value, drop, blank) if name in named else value
-        if told is not None:
-            out.append(pair if told is value else Pair(pair.name, told.encode()))
+        judged = _judge(name, value, drop, blank) if name in named else value
+        if judged is not None:
+            out.append(pair if judged is value else Pair(pair.name, judged.encode()))
     return tuple(out)
 
 
@@ -511,9 +511,9 @@ def _edit_parts(
     drop, blank = _found(drop, names), _found(blank, names)
     for part in parts:
         value = _text(part.content)
-        told = _judge(part.name, value, drop, blank)
-        if told is not None:
-            out.append(part if told is value else MultipartField(part.headers, told.encode()))
+        judged = _judge(part.name, value, drop, blank)
+        if judged is not None:
+            out.append(part if judged is value else MultipartField(part.headers, judged.encode()))
     return tuple(out)
 
 
@@ -557,8 +557,8 @@ def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[Names
             new = _edited(item, drop, blank, known)
         elif name in named:
             text = item if isinstance(item, str) else str(item)
-            told = _judge(name, text, ours, theirs)
-            new = _DROPPED if told is None else item if told is text else told
+            judged = _judge(name, text, ours, theirs)
+            new = _DROPPED if judged is None else item if judged is text else judged
         if new is not item:
             edited[name] = new
     if not edited:
@@ -632,7 +632,7 @@ class RuleSet:
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
         names = [name for name, _ in pairs]
         return not any(mark in url for mark in self._marks) and not any(
-            (field.value is None or field.value.fullmatch(value)) and field.among(names)
+            (field.value is None or field.value.fullmatch(value)) and field.stands_beside(names)
             for name, value in pairs
             for field in self._named(name)
         )

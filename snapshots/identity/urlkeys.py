@@ -147,16 +147,16 @@ def request_urlkey(method: str, url: str, body: Body, raw: bytes) -> str:
     if method == "GET":
         return surt(url)
     query = f"{POSTED}{method}"
-    told = _body_query(body, raw, MAX_BODY)[:MAX_BODY]
-    if told:
-        query += f"&{told}"
+    posted = _body_query(body, raw, MAX_BODY)[:MAX_BODY]
+    if posted:
+        query += f"&{posted}"
     return surt(f"{url}{'&' if '?' in url else '?'}{query.replace('#', '%23')}")
 
 
 def posted_pairs(query: Iterable[str], method: str, body: Body, raw: bytes) -> list[tuple[str, str]]:
     """Return the pairs of the query under which ArchiveWeb.page keeps a request that is no GET."""
-    told = raw.decode("latin-1") if body.kind == FORM else _body_query(body, raw)
-    return query_pairs("&".join((*query, f"{POSTED}{method}", told)))
+    posted = raw.decode("latin-1") if body.kind == FORM else _body_query(body, raw)
+    return query_pairs("&".join((*query, f"{POSTED}{method}", posted)))
 
 
 def query_pairs(query: str) -> list[tuple[str, str]]:

@@ -98,7 +98,7 @@ def _check(one: Exchange | Conversation | Failure) -> None:
         raise ValueError("its method is no token")
     texts = [request.url, *(text for field in request.headers for text in field)]
     if isinstance(one, Failure):
-        texts += [one.session, one.told]
+        texts += [one.session, one.message]
     else:
         texts += [one.session, one.reason, one.ip or "", *(text for field in one.headers for text in field)]
         one.started.astimezone(UTC)

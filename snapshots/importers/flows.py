@@ -133,11 +133,11 @@ def _joined(flow: dict[str, Any], handshakes: dict[str, dict[str, Any]]) -> dict
         for old, new in _OLD_NAMES.items():
             if old in message:
                 message.setdefault(new, message[old])
-    told = flow.get("metadata") or {}
-    if told.get("websocket") and not flow.get("websocket"):
+    metadata = flow.get("metadata") or {}
+    if metadata.get("websocket") and not flow.get("websocket"):
         handshakes[_text(flow["id"])] = flow | {"url": _url(flow["request"])}
         return None
-    first = handshakes.pop(_text(told.get("websocket_handshake") or ""), None)
+    first = handshakes.pop(_text(metadata.get("websocket_handshake") or ""), None)
     if first is None:
         return flow
     by_client = _text(flow.get("close_sender") or "") == "client"
@@ -146,8 +146,8 @@ def _joined(flow: dict[str, Any], handshakes: dict[str, dict[str, Any]]) -> dict
 
 def _failure(flow: dict[str, Any]) -> Failure | None:
     """Return a request that its origin failed to answer, or None (for instance if the client gave up)."""
-    told = _text((flow.get("error") or {}).get("msg") or "")
-    if flow.get("response") or reason_of(told) == OTHER or _text(flow.get("type", "http")) != "http":
+    message = _text((flow.get("error") or {}).get("msg") or "")
+    if flow.get("response") or reason_of(message) == OTHER or _text(flow.get("type", "http")) != "http":
         return None
     asked = flow["request"]
     if _text(asked["method"]).upper() == "CONNECT":
@@ -155,7 +155,7 @@ def _failure(flow: dict[str, Any]) -> Failure | None:
     sent = asked.get("content")
     request = Request(_text(asked["method"]).upper(), _url(asked), _headers(asked), bytes(sent or b""))
     moment = _time(asked["timestamp_start"])
-    return Failure(request, reason_of(told), told, moment, _session(flow), whole=sent is not None)
+    return Failure(request, reason_of(message), message, moment, _session(flow), is_whole=sent is not None)
 
 
 def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conversation] | str:
@@ -197,20 +197,20 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
 def _conversation(flow: dict[str, Any]) -> tuple[datetime, datetime, Conversation]:
     """Return a web socket as its client saw it. Each message is [opcode, from the client?, content, time, dropped?, injected?]."""
     socket, begun = flow["websocket"], _time(flow["request"]["timestamp_start"])
-    said: list[tuple[bool, str | bytes]] = []
+    messages: list[tuple[bool, str | bytes]] = []
     times: list[float] = []
     for opcode, mine, content, at, *edited in socket["messages"]:
         if any(edited[1:] if mine else edited[:1]):  # a script of mitmproxy's user said it, or kept it back
             continue
         data = content.encode() if isinstance(content, str) else bytes(content)
-        said.append((bool(mine), data.decode("utf-8", "surrogateescape") if int(opcode) == 1 else data))
+        messages.append((bool(mine), data.decode("utf-8", "surrogateescape") if int(opcode) == 1 else data))
         times.append(float(at))
     code = socket.get("close_code")
     closed = socket.get("closed_by_client") is False and code is not None
     chosen = next((v for n, v in _headers(flow["response"]) if n.lower() == "sec-websocket-protocol"), None)
     one = Conversation(
         _url(flow["request"]),
-        said,
+        messages,
         times,
         begun,
         _session(flow),

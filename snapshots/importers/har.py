@@ -250,7 +250,7 @@ def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | No
     if not isinstance(messages, list):
         return None
     left_out = 0
-    said: list[tuple[bool, str | bytes]] = []
+    passed: list[tuple[bool, str | bytes]] = []
     times: list[float] = []
     for one in messages:
         opcode = int(one.get("opcode", _TEXT_FRAME))
@@ -261,13 +261,15 @@ def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | No
             left_out += 1
             continue
         data = str(one["data"])
-        said.append((mine, data if opcode == _TEXT_FRAME else _from_base64(data)))
+        passed.append((mine, data if opcode == _TEXT_FRAME else _from_base64(data)))
         at = float(one.get("time") or started.timestamp())
         if not math.isfinite(at):  # JSON of some programs has NaN
             at = started.timestamp()
         times.append(at / 1000 if at > _IN_SECONDS else at)
     chosen = next((v for n, v in _headers(entry["response"]) if n.lower() == "sec-websocket-protocol"), None)
-    return Conversation(_address(entry["request"]), said, times, started, protocol=chosen, left_out=left_out)
+    return Conversation(
+        _address(entry["request"]), passed, times, started, protocol=chosen, left_out=left_out
+    )
 
 
 def _address(asked: dict[str, Any]) -> str:
@@ -295,21 +297,25 @@ def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | 
     Blocked and aborted requests have status 0, too.
     """
     asked, answer = entry["request"], entry["response"]
-    told = _trouble(answer)
+    message = _trouble(answer)
     url = _address(asked)
-    if int(answer["status"]) > 0 or not url.startswith(("http://", "https://")) or reason_of(told) == OTHER:
+    if (
+        int(answer["status"]) > 0
+        or not url.startswith(("http://", "https://"))
+        or reason_of(message) == OTHER
+    ):
         return None
     sent = _sent(asked, read)
     if isinstance(sent, str):
         return None
     request = Request(str(asked["method"]).upper(), url, _sent_headers(asked, sent), sent)
-    return Failure(request, reason_of(told), told, started)
+    return Failure(request, reason_of(message), message, started)
 
 
 def _trouble(answer: dict[str, Any]) -> str:
     """Return what a browser or Charles says that went wrong with an answer; "" for nothing."""
-    told = str(answer.get("_error") or answer.get("_failureText") or answer.get("_charlesStatus") or "")
-    return "" if told.upper() == "COMPLETE" else told
+    message = str(answer.get("_error") or answer.get("_failureText") or answer.get("_charlesStatus") or "")
+    return "" if message.upper() == "COMPLETE" else message
 
 
 def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange | str:
@@ -389,12 +395,15 @@ def _given(cookie: dict[str, Any]) -> str:
     """Return the Set-Cookie of a cookie that an answer gave."""
     from email.utils import format_datetime  # imported late: it loads socket and random
 
-    told = [f"{cookie['name']}={cookie.get('value', '')}"]
+    cookies = [f"{cookie['name']}={cookie.get('value', '')}"]
     if expires := _time(cookie.get("expires")):
-        told.append(f"Expires={format_datetime(expires, usegmt=True)}")
-    told += [f"{name}={cookie[key]}" for name, key in _ATTRIBUTES.items() if cookie.get(key)]
+        cookies.append(f"Expires={format_datetime(expires, usegmt=True)}")
+    cookies += [f"{name}={cookie[key]}" for name, key in _ATTRIBUTES.items() if cookie.get(key)]
     return "; ".join(
-        [*told, *(name for name in ("Secure", "HttpOnly") if cookie.get(name[0].lower() + name[1:]) is True)]
+        [
+            *cookies,
+            *(name for name in ("Secure", "HttpOnly") if cookie.get(name[0].lower() + name[1:]) is True),
+        ]
     )
 
 
@@ -626,9 +635,9 @@ def _is_cut(answer: dict[str, Any], body: bytes, packed: bool, method: str) -> b
     content = answer.get("content") or {}
     size = 0 if len(body) in _sizes(content) else _number(content, "size")
     twice = 2 * len(str(content.get("text") or ""))  # size in UTF-16
-    told = {n.lower(): v.strip() for n, v in _headers(answer)}
-    length = whole_number(told.get("content-length", ""))
-    if length is not None and (packed or not codings(told.get("content-encoding"))) and method != "HEAD":
+    fields = {n.lower(): v.strip() for n, v in _headers(answer)}
+    length = whole_number(fields.get("content-length", ""))
+    if length is not None and (packed or not codings(fields.get("content-encoding"))) and method != "HEAD":
         size = max(size, length) if body else size
     return (
         bool(body)
@@ -649,11 +658,11 @@ def _is_text(answer: dict[str, Any], body: bytes) -> bool:
 def _read_as_utf8(headers: Headers, body: bytes) -> Headers:
     """Return headers that declare UTF-8 for a text stored as UTF-8, unless they or the page do."""
     media = next((v for n, v in headers if n.lower() == "content-type"), "")
-    said = codec(header_charset(media)) or codec(meta_charset(body))
-    if body.isascii() or said == "utf-8" or not _READ.match(media):
+    declared = codec(header_charset(media)) or codec(meta_charset(body))
+    if body.isascii() or declared == "utf-8" or not _READ.match(media):
         return headers
-    told = media.partition(";")[0].strip() + "; charset=utf-8"
-    return tuple((n, told if n.lower() == "content-type" else v) for n, v in headers)
+    content_type = media.partition(";")[0].strip() + "; charset=utf-8"
+    return tuple((n, content_type if n.lower() == "content-type" else v) for n, v in headers)
 
 
 def _sent_headers(asked: dict[str, Any], sent: bytes = b"") -> Headers:
@@ -674,18 +683,18 @@ def _sent_headers(asked: dict[str, Any], sent: bytes = b"") -> Headers:
 def _sent(asked: dict[str, Any], read: Read) -> bytes | str:
     sent = _sent_data(asked, read)
     fields = {n.lower(): v for n, v in _headers(asked)}
-    told = whole_number(fields.get("content-length", ""))
-    if isinstance(sent, str) or told is None or "content-encoding" in fields:
+    declared = whole_number(fields.get("content-length", ""))
+    if isinstance(sent, str) or declared is None or "content-encoding" in fields:
         return sent
-    if not sent and told:
+    if not sent and declared:
         return NOT_SENT
     text = (asked.get("postData") or {}).get("text")
     # parameters give the values only, not their original encoding
-    if text is None or len(sent) == told:
+    if text is None or len(sent) == declared:
         return sent
     # Firefox tells a form with the header fields before it
     candidates = (_byte_by_byte(str(text)), sent.partition(b"\r\n\r\n")[2])
-    fitting = (one for one in candidates if len(one) == told)
+    fitting = (one for one in candidates if len(one) == declared)
     return next(fitting, "the body of its request has another length than was sent")
 
 
@@ -733,17 +742,17 @@ def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | s
         lines += [f"Content-Type: {one['contentType']}"] if one.get("contentType") else []
         lines += ["", str(one["value"])]
     body = _utf8("\r\n".join((*lines, f"--{boundary[1]}--", "")))
-    told = next((v for n, v in _headers(asked) if n.lower() == "content-length"), "")
+    length = next((v for n, v in _headers(asked) if n.lower() == "content-length"), "")
     return (
         body
-        if whole_number(told) in (None, len(body))
+        if whole_number(length) in (None, len(body))
         else "the parts of its request had more fields than the HAR tells"
     )
 
 
-def _time(told: Any) -> datetime | None:
+def _time(value: Any) -> datetime | None:
     """Return a moment in ISO 8601, in seconds or milliseconds since 1970, or as HTTP and JavaScript write it; else None."""
-    text = str(told).strip()
+    text = str(value).strip()
     for read in (datetime.fromisoformat, parse_timestamp, _numeric, _in_words):
         try:
             moment = read(text)

@@ -71,11 +71,11 @@ def open_index(
     progress: Progress | None = None,
     *,
     checked: bool = False,
-    aside: OnDisk | None = None,
+    spill: OnDisk | None = None,
 ) -> tuple[Index, IndexBuild]:
     """Return the index and what else the records say; the latter has notes only where the index had to be built.
 
-    Where a large index would have to be built and `aside` is given, the captures go to `aside`, and the index has only
+    Where a large index would have to be built and `spill` is given, the captures go to `spill`, and the index has only
     the lines of other records.
 
     A large index is read in blocks, each checked against its CRC-32. With `checked=True` it is checked as a whole, and
@@ -109,8 +109,8 @@ def open_index(
         built.notes = damaged + built.notes
         data, built.lines = join_lines(built.lines), []
         return Index(MemorySource(data)), built
-    if aside is not None:
-        built = build(container, progress, aside)
+    if spill is not None:
+        built = build(container, progress, spill)
         built.notes = damaged + kept_notes(built.notes)
         return Index(MemorySource(join_lines(built.lines))), built
     index, known = cached_index(container, partial(build, container, progress), checked)
@@ -123,22 +123,22 @@ def join_lines(lines: Iterable[bytes]) -> bytes:
     return b"\n".join([*lines, b""])
 
 
-def build(container: Container, progress: Progress | None = None, aside: OnDisk | None = None) -> IndexBuild:
-    """Scan all archives; return their sorted lines and what else their records say. See `assemble` for `aside`."""
+def build(container: Container, progress: Progress | None = None, spill: OnDisk | None = None) -> IndexBuild:
+    """Scan all archives; return their sorted lines and what else their records say. See `assemble` for `spill`."""
     with rare_collection():
-        return assemble(scans(container, progress, aside=aside).values(), aside)
+        return assemble(scans(container, progress, spill=spill).values(), spill)
 
 
 def mend(
-    container: Container, progress: Progress | None = None, aside: OnDisk | None = None
+    container: Container, progress: Progress | None = None, spill: OnDisk | None = None
 ) -> tuple[Container, IndexBuild, list[str]]:
     """Cut off records that a killed process left unfinished in a writable directory, then build its index.
 
     Return the container (opened again if something was cut off), the built index and a note for each repair. With
-    `aside` the captures are there, and only the lines of other records in the index.
+    `spill` the captures are there, and only the lines of other records in the index.
     """
     hashes: dict[str, tuple[int, str]] = {}
-    parts = scans(container, progress, hashes=hashes, aside=aside)
+    parts = scans(container, progress, hashes=hashes, spill=spill)
     folder = Path(container.path) / ARCHIVE
     # archives that can't be read by offset were copied; they can't be cut either
     plain = container.plain
@@ -151,11 +151,11 @@ def mend(
         container = open_directory(Path(container.path))
         for name in sorted(plain):
             container.make_plain(name)
-        if aside is not None:
+        if spill is not None:
             for name in cut:
-                aside.forget(name)
-        parts |= scans(container, names=cut, hashes=hashes, aside=aside)
-    built = assemble(parts.values(), aside)
+                spill.forget(name)
+        parts |= scans(container, names=cut, hashes=hashes, spill=spill)
+    built = assemble(parts.values(), spill)
     built.hashes = hashes
     return container, built, repairs
 
@@ -165,7 +165,7 @@ def scans(
     progress: Progress | None = None,
     names: Collection[str] | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
-    aside: OnDisk | None = None,
+    spill: OnDisk | None = None,
 ) -> dict[str, list[ScanResult]]:
     """Scan the archives (or those in `names`); return their parts by name, in name order.
 
@@ -182,18 +182,18 @@ def scans(
             progress(min(done, total), total)
 
     parts = {}
-    for name, found in [*scan_files(archives, advance, hashes=hashes, aside=aside)]:
+    for name, found in [*scan_files(archives, advance, hashes=hashes, spill=spill)]:
         if found is None:
             container.make_plain(name)
-            found = scan_file(container.archives[name], name, lambda _: None, aside=aside)
+            found = scan_file(container.archives[name], name, lambda _: None, spill=spill)
         parts[name] = found
     return parts
 
 
-def assemble(files: Iterable[list[ScanResult]], aside: OnDisk | None = None) -> IndexBuild:
+def assemble(files: Iterable[list[ScanResult]], spill: OnDisk | None = None) -> IndexBuild:
     """Resolve revisits and return the sorted lines; `files` are in name order.
 
-    With `aside`, which took the captures, these are the lines of other records.
+    With `spill`, which took the captures, these are the lines of other records.
     """
     built = IndexBuild()
     found = list(files)
@@ -202,8 +202,8 @@ def assemble(files: Iterable[list[ScanResult]], aside: OnDisk | None = None) -> 
         built.notes += part.notes
         built.profile = part.profile or built.profile
         built.settings = part.settings or built.settings
-    if aside is not None:
-        aside.resolve(built.notes)
+    if spill is not None:
+        spill.resolve(built.notes)
     else:
         resolve(found, built.notes)
     for part in (part for parts in found for part in parts):

@@ -152,14 +152,14 @@ class SwiftPairs:
         asked: Head,
         asked_at: int,
         request_record: Unpacked,
-        told: Head,
+        read_head: Head,
         told_at: int,
         answer_record: Unpacked,
     ) -> bool:
         data, asked_length, asked_unpacked = request_record
         answer, told_length, told_unpacked = answer_record
         _, block, (asked_id, asked_uri, asked_with, asked_size) = asked
-        kind, start, values = told
+        kind, start, values = read_head
         (told_id, uri, told_with, told_size, date, digest, protocol, session, events, of_uri, of_date) = (
             values
         )

@@ -41,19 +41,19 @@ class ScanResult:
     revisits: list[ResponseRecord] = field(default_factory=list)
     waiting: list[PendingRevisit] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
-    alone: list[ResponseRecord] = field(default_factory=list)
+    unasked: list[ResponseRecord] = field(default_factory=list)
     questions: list[RequestRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None
     settings: dict[str, Any] | None = None  # of ours; other tools write none
     reached: int = 0
     cut: bool = False
-    around: UnpairedRecords = field(default_factory=UnpairedRecords)
+    unpaired: UnpairedRecords = field(default_factory=UnpairedRecords)
 
     def take(self, answers: Iterable[ResponseRecord]) -> None:
         """Make the lines of paired answers; revisits wait in `revisits`, unusable answers get a note."""
         for answer in answers:
-            lost = answer.astray
+            lost = answer.lacks_request
             if answer.fault:
                 where = f"{answer.filename}: offset {answer.offset}"
                 self.notes.append(f"{where}: {answer.fault} of {answer.url}")
@@ -127,13 +127,13 @@ class ScanResult:
 def add_scan(found: Findings, part: ScanResult) -> ScanResult:
     """Add the findings of a scan to `part`, which has the name of the file and may have lines already; return it."""
     part.others = found.others
-    part.alone = found.alone
+    part.unasked = found.unasked
     part.questions = found.questions
     part.notes = found.notes
     part.profile = found.profile
     part.settings = found.settings
     part.reached = found.reached
     part.cut = found.cut
-    part.around = found.around
+    part.unpaired = found.unpaired
     part.take(found.answers)
     return part

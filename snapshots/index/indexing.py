@@ -32,7 +32,7 @@ from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, ScannedRecord, Wanted, scan
 from stillweb.snapshots.words import pluralize
 
-# version of the lines, and of what they hold of `bearing`; indexes on disk of another version are built again
+# version of the lines, and of what they hold of `has_client_fields`; indexes on disk of another version are built again
 VERSION = 42
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
@@ -54,14 +54,14 @@ class Findings:
 
     answers: list[ResponseRecord] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)  # lines of views, texts and metadata
-    alone: list[ResponseRecord] = field(default_factory=list)  # answers without a request so far
+    unasked: list[ResponseRecord] = field(default_factory=list)  # answers without a request so far
     questions: list[RequestRecord] = field(default_factory=list)  # requests without an answer so far
     notes: list[str] = field(default_factory=list)
     profile: Profile | None = None  # from the last warcinfo record that has one
     settings: dict[str, Any] | None = None  # of ours; other tools write none
     reached: int = 0  # end offset of the last record
     cut: bool = False  # the file ends within a record
-    around: UnpairedRecords = field(default_factory=UnpairedRecords)
+    unpaired: UnpairedRecords = field(default_factory=UnpairedRecords)
 
 
 def missing_digests(kind: str, fields: warc.Fields) -> tuple[tuple[str, str], ...]:
@@ -104,7 +104,7 @@ def find(
         if not swift(pairing, offset, one, two):
             return False
         found.reached = offset + one[1] + two[1]
-        found.around.asked = True
+        found.unpaired.asked = True
         advance(offset)
         return True
 
@@ -118,7 +118,7 @@ def find(
         found.cut = isinstance(item, Damage) and item.truncated
         if isinstance(item, Damage):
             found.reached = item.end
-            found.around.unread.append((item.offset, item.end))
+            found.unpaired.unread.append((item.offset, item.end))
             note = f"{name}: offset {item.offset}: {item.message}"
             # an empty gzip member is odd, but nothing is lost with it
             found.notes.append(note if item.message == EMPTY else DamageNote(note))
@@ -132,14 +132,14 @@ def find(
                 f"{name}: offset {item.offset}: {date[:40]!r} is no date: it counts as undated"
             )
         if item.kind == "request":
-            found.around.asked = True
+            found.unpaired.asked = True
             if _is_http(item.uri):  # else its answer has lost it
                 pairing.ask(_question(item))
             continue
         if item.kind not in KINDS:
-            found.around.unread.append((item.offset, item.offset + item.length))
+            found.unpaired.unread.append((item.offset, item.offset + item.length))
         elif item.kind not in ANSWERS and (record_id := item.fields.get("warc-record-id")):
-            found.around.ids.add(record_id)
+            found.unpaired.ids.add(record_id)
         if item.kind == "warcinfo":
             _learn(found, item)
         elif (answer := _answer(item, name)) is not None:
@@ -153,7 +153,7 @@ def find(
     if progress is not None:
         progress((place.size if end is None else end) - passed)
     found.answers = pairing.pairs
-    found.alone = list(pairing.alone.values())
+    found.unasked = list(pairing.alone.values())
     found.questions = list(pairing.questions.values())
     return found
 

@@ -54,7 +54,7 @@ class ResponseRecord:
     lost: bool = False  # True if its request can't be read, so that it must not answer a plain GET
 
     @property
-    def astray(self) -> bool:
+    def lacks_request(self) -> bool:
         """True if its request is missing: as the answer to a GET it might be that to a POST.
 
         Answers in our own recordings always have a request record.

@@ -50,11 +50,11 @@ def scan_files(
     advance: Callable[[int], None],
     workers: int | None = None,
     hashes: dict[str, tuple[int, str]] | None = None,
-    aside: SpillSink | None = None,
+    spill: SpillSink | None = None,
 ) -> Iterator[tuple[str, list[ScanResult] | None]]:
     """Scan the archives; yield name and parts, with None for parts of a file that is `scan.NotSeekable`.
 
-    Captures that `aside` takes are no longer in the parts. If there are workers, `hashes` is filled with the size and
+    Captures that `spill` takes are no longer in the parts. If there are workers, `hashes` is filled with the size and
     digest of each local file.
     """
     workers = workers or os.cpu_count() or 1
@@ -62,10 +62,10 @@ def scan_files(
     least = FORKED if can_fork() else LARGE
     if total < least or workers < 2:
         for name in sorted(archives):
-            yield name, _alone(archives[name], name, advance, aside)
+            yield name, _alone(archives[name], name, advance, spill)
         return
     size = least // 4  # bytes of a part
-    if aside is None:
+    if spill is None:
         size = max(size, total // (EACH * workers))
     parts = {name: _parts(archives[name], name, size) for name in sorted(archives)}
     jobs: list[bytes] = []
@@ -78,7 +78,7 @@ def scan_files(
             if of_file and hashes is not None and (value := next(results)) is not None:
                 hashes[name] = archives[name].size, marshal.loads(value)
             # `_finish` consumes the results of all pieces of the file, whatever they are
-            yield name, _finish(of_file, results, archives[name], name, advance, aside)
+            yield name, _finish(of_file, results, archives[name], name, advance, spill)
 
 
 def scan_file(
@@ -86,27 +86,27 @@ def scan_file(
     name: str,
     advance: Callable[[int], None],
     workers: int | None = None,
-    aside: SpillSink | None = None,
+    spill: SpillSink | None = None,
 ) -> list[ScanResult]:
     """Scan one archive; return its parts. Raises `scan.NotSeekable`."""
-    (_, found), *_ = scan_files({name: place}, advance, workers, aside=aside)
+    (_, found), *_ = scan_files({name: place}, advance, workers, spill=spill)
     if found is None:
         raise NotSeekable(name)
     return found
 
 
 def _alone(
-    place: ByteSource, name: str, advance: Callable[[int], None], aside: SpillSink | None
+    place: ByteSource, name: str, advance: Callable[[int], None], spill: SpillSink | None
 ) -> list[ScanResult] | None:
-    if aside is not None:
-        aside.forget(name)
+    if spill is not None:
+        spill.forget(name)
     try:
         part = _gather(place, name, progress=advance)
     except NotSeekable:
         return None
-    if aside is not None:
-        aside.take(part)
-    return pair_across_parts([part], aside)
+    if spill is not None:
+        spill.take(part)
+    return pair_across_parts([part], spill)
 
 
 def _gather(
@@ -152,7 +152,7 @@ def _finish(
     place: ByteSource,
     name: str,
     advance: Callable[[int], None],
-    aside: SpillSink | None,
+    spill: SpillSink | None,
 ) -> list[ScanResult] | None:
     found: list[ScanResult] = []
     failed, seekable, before = False, True, 0
@@ -167,31 +167,31 @@ def _finish(
             seekable = False
             continue
         part = from_plain(value)
-        if aside is not None:
-            aside.take(part)
+        if spill is not None:
+            spill.take(part)
         found.append(part)
         advance(piece.end - before)
         before = piece.end
     if failed or not pieces:
-        return _alone(place, name, advance, aside)  # raises the worker's error here, if it comes again
+        return _alone(place, name, advance, spill)  # raises the worker's error here, if it comes again
     if not seekable:
-        if aside is not None:
-            aside.forget(name)
+        if spill is not None:
+            spill.forget(name)
         return None
     if any(part.reached > piece.end for part, piece in zip(found, pieces, strict=True)):
         # a boundary lay within a record (an archive in an archive): only a scan from the start is sure
-        return _alone(place, name, lambda _: None, aside)
-    return pair_across_parts(found, aside)
+        return _alone(place, name, lambda _: None, spill)
+    return pair_across_parts(found, spill)
 
 
-def pair_across_parts(parts: list[ScanResult], aside: SpillSink | None = None) -> list[ScanResult]:
+def pair_across_parts(parts: list[ScanResult], spill: SpillSink | None = None) -> list[ScanResult]:
     """Pair the records left alone in the parts of a file; return the parts and one more with these pairs."""
     late = ScanResult(parts[0].name)
     around = UnpairedRecords()
     for part in parts:
-        around.merge(part.around)
-        around.ids.update(part.ids if any(one.alone for one in parts) else ())
-    answers = settle(((part.questions, part.alone) for part in parts), around)
+        around.merge(part.unpaired)
+        around.ids.update(part.ids if any(one.unasked for one in parts) else ())
+    answers = settle(((part.questions, part.unasked) for part in parts), around)
     paired = sum(answer.request_offset >= 0 for answer in answers)
     lacking = sum(len(part.questions) for part in parts) - paired
     if lacking and all(part.settings is None for part in parts):  # in ours, a killed recorder had begun it
@@ -200,9 +200,9 @@ def pair_across_parts(parts: list[ScanResult], aside: SpillSink | None = None) -
         )
     late.take(sorted(answers, key=attrgetter("offset")))
     for part in parts:
-        part.questions, part.alone = [], []
-    if aside is not None:
-        aside.take(late)
+        part.questions, part.unasked = [], []
+    if spill is not None:
+        spill.take(late)
         for part in (*parts, late):
             part.ids = []
     return [*parts, late]
@@ -219,21 +219,21 @@ def to_plain(part: ScanResult) -> list[Any]:
         [plain_answer(a) for a in part.revisits],
         [tuple(w) for w in part.waiting],
         part.others,
-        [plain_answer(a) for a in part.alone],
+        [plain_answer(a) for a in part.unasked],
         [_plain_question(q) for q in part.questions],
         notes.to_plain(part.notes),
         part.profile.to_json() if part.profile else None,
         part.settings,
         part.reached,
         part.cut,
-        (part.around.asked, part.around.ids, part.around.unread),
+        (part.unpaired.asked, part.unpaired.ids, part.unpaired.unread),
     ]
 
 
 def from_plain(value: list[Any]) -> ScanResult:
     """Return the part that `to_plain` was given."""
     (
-        name, listed, lines, offsets, ids, revisits, waiting, others, alone, questions, told, profile, settings,
+        name, listed, lines, offsets, ids, revisits, waiting, others, alone, questions, value_read, profile, settings,
         reached, cut, around,
     ) = value  # fmt: skip
     return ScanResult(
@@ -247,7 +247,7 @@ def from_plain(value: list[Any]) -> ScanResult:
         others,
         [answer_of(a) for a in alone],
         [RequestRecord(Request(*q[0]), Key(*q[1]), *q[2:]) for q in questions],
-        notes.from_plain(told),
+        notes.from_plain(value_read),
         Profile.from_json(profile) if profile else None,
         settings,
         reached,

@@ -68,8 +68,8 @@ class Assembly:
         shutil.rmtree(self.root, ignore_errors=True)
         if self._guard >= 0:
             os.close(self._guard)
-        if error is not None and (said := no_room(error, self.out)) is not None:
-            raise said from error
+        if error is not None and (text := no_room(error, self.out)) is not None:
+            raise text from error
 
     def copy(self, name: str, records: Iterable[Range]) -> None:
         """Copy records of one of the source's archive files, in their order there."""

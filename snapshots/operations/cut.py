@@ -206,7 +206,7 @@ def select(
     sites = sorted({site_of(c.url) for c in kept.values()})
     for number, site in enumerate(sites, 1):
         evidence = snapshot.matcher().evidence(site)
-        more = [] if evidence.quiet else [c for c in by_site[site] if not evidence.still(c)]
+        more = [] if evidence.quiet else [c for c in by_site[site] if not evidence.is_static(c)]
         if any(c.place not in kept for c in more):
             widened.append(site)
         kept.update((c.place, c) for c in more)

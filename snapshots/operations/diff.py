@@ -186,7 +186,7 @@ class _Side:
         """Return the distinct answers of captures, sorted; `anew` hashes the bodies."""
         return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
 
-    def said(self, captures: Iterable[Capture]) -> set[int]:
+    def answer_numbers(self, captures: Iterable[Capture]) -> set[int]:
         """Return numbers for what the answers of captures say, but for what is drawn for each answer."""
         return set(map(self._equality.read_label, captures))
 
@@ -216,7 +216,7 @@ def _captures(a: Snapshot, b: Snapshot) -> tuple[list[CaptureChange], int]:
     for was, now in _pairs(old, new):
         before, after = old.groups.pop(was), new.groups.pop(now)
         answers = old.answers(before, anew), new.answers(after, anew)
-        if answers[0] != answers[1] and old.said(before) != new.said(after):
+        if answers[0] != answers[1] and old.answer_numbers(before) != new.answer_numbers(after):
             found.append(_change(CHANGED, before[0], *answers, before, *_text_of(a, before, b, after)))
             continue
         restated += was != now or answers[0] != answers[1]
@@ -264,7 +264,7 @@ def _exchanged(old: _Side, new: _Side, keys: set[str], anew: bool) -> list[Captu
                         given += [(other.answers([lookup.capture], anew)[0], lookup.capture)]
                 if capture.key in keys and len(given) == 2 and given[0][0] != given[1][0]:
                     (was, before), (now, after) = given
-                    if old.said([before]) != new.said([after]):
+                    if old.answer_numbers([before]) != new.answer_numbers([after]):
                         apart[before.method, before.url, was, now].append((before, after))
     return [
         _change(

@@ -123,7 +123,7 @@ def take(
 
     Revisits may repeat payloads that lie in `others`. Raises as `Snapshot.open`.
     """
-    with OnDisk() as held, Snapshot.open(path, checked=True, progress=way.read, aside=held) as source:
+    with OnDisk() as held, Snapshot.open(path, checked=True, progress=way.read, spill=held) as source:
         holder, count, captures, found = others.captures_of(source, path, held)
         notes = [_at(path, note) for note in found]
         report.notes += notes
@@ -141,9 +141,9 @@ def take(
         talks = set()
         for uri in source.metadata_addresses("http"):
             with noting_damage(report, uri):
-                if said := copy_conversations(source, uri, writer, shifts):
+                if copied := copy_conversations(source, uri, writer, shifts):
                     talks.add(uri)
-                    report.sockets += said
+                    report.sockets += copied
         with noting_damage(report, f"{path}: requests that failed"):
             for failure in source.failures():
                 failure.write(writer)
@@ -249,11 +249,15 @@ def copy_capture(
 def copy_conversations(source: Snapshot, uri: str, writer: Writer, shifts: dict[str, int]) -> int:
     """Store the web socket conversations of an address again, and return their number. Raises DamagedInput."""
     count = 0
-    for said in source.said_at(uri):
-        session = str(said.get("session", ""))
+    for conversation in source.said_at(uri):
+        session = str(conversation.get("session", ""))
         shift = shifts[session] if session in shifts else writer.last_event(session)
-        events = {name: said[name] + shift for name in ("begin", "end") if isinstance(said.get(name), int)}
-        writer.metadata(uri, said | events)
+        events = {
+            name: conversation[name] + shift
+            for name in ("begin", "end")
+            if isinstance(conversation.get(name), int)
+        }
+        writer.metadata(uri, conversation | events)
         count += 1
     return count
 
@@ -279,7 +283,7 @@ def notes_on_left_out(snapshot: Snapshot, kind: str = "notes") -> list[str]:
 
     With `kind` "damaged", only notes of damage.
     """
-    listed = [said.get(kind) for said in snapshot.all_metadata(IMPORT) if isinstance(said, dict)]
+    listed = [value.get(kind) for value in snapshot.all_metadata(IMPORT) if isinstance(value, dict)]
     return [str(note) for notes in listed if isinstance(notes, list) for note in notes]
 
 
@@ -308,9 +312,9 @@ class SideBySide:
         if wider is None or self._held is None:
             return source, held.count(), held.captures(), source.notes
         name, lead = self._names[Path(path).resolve()], Path(path).name
-        told = self._notes[name]
+        entries = self._notes[name]
         notes = [
-            note for note in source.notes if not note.endswith(NOWHERE) or note.removeprefix(lead) in told
+            note for note in source.notes if not note.endswith(NOWHERE) or note.removeprefix(lead) in entries
         ]
         return wider, self._held.count(name), self._held.captures(name), notes
 
@@ -326,7 +330,7 @@ class SideBySide:
             name = self._names[file] = f"{number:06d}-{file.name}"
             (folder / name).symlink_to(file)
         self._held = self._stack.enter_context(OnDisk())
-        self._wider = self._stack.enter_context(Snapshot.open(folder, aside=self._held))
+        self._wider = self._stack.enter_context(Snapshot.open(folder, spill=self._held))
         self._held.index_names()
         numbered = {name[:6]: name for name in self._names.values()}
         for note in self._wider.notes:

@@ -67,9 +67,9 @@ def find(snapshot: Snapshot, redactor: Redactor) -> list[LateSecret]:
                 LateSecret(public_url(address), f"metadata of {public_url(address)}", "web socket's messages")
             )
     for failure in snapshot.failures():
-        request, given = failure.request, failure.given
-        told = [request.url, failure.told, given.body if given is not None else ""]
-        texts = [text.encode("utf-8", "surrogatepass") for text in told]
+        request, given = failure.request, failure.proxy_response
+        parts = [request.url, failure.message, given.body if given is not None else ""]
+        texts = [text.encode("utf-8", "surrogatepass") for text in parts]
         if redactor.knows([b"\n".join([*texts, _text(request.headers), request.body])]):
             where = public_url(request.url)
             found.append(LateSecret(where, f"metadata of {where}", "request that failed"))
@@ -117,11 +117,11 @@ def refuse(path: str | os.PathLike[str], state: Path | None = None) -> None:
     directory = Path(os.fspath(path).removeprefix("file://"))
     _catch_up(directory, state or state_dir())
     if known := read_late_secrets(directory):
-        told = [str(one) for one in known[:MOST_TOLD]]
+        listed = [str(one) for one in known[:MOST_TOLD]]
         if len(known) > MOST_TOLD:
-            told.append(f"{len(known) - MOST_TOLD} more: {directory / FILE}")
+            listed.append(f"{len(known) - MOST_TOLD} more: {directory / FILE}")
         raise GateFailed(
-            "\n".join([f"{directory}: a secret stands in {pluralize(len(known), 'record')}; {WAY}", *told])
+            "\n".join([f"{directory}: a secret stands in {pluralize(len(known), 'record')}; {WAY}", *listed])
         )
 
 

@@ -83,10 +83,10 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                     )
                 )
     for failure in snapshot.failures():
-        where, given = public_url(failure.request.url), failure.given
+        where, given = public_url(failure.request.url), failure.proxy_response
         for part, kind, value in finder.in_request(failure.request):
             found.append(Leak(kind, where, f"metadata of {where}", 0, part, sample(value)))
-        for kind, value in in_bytes([f"{failure.told}\n{given.body if given else ''}".encode()]):
+        for kind, value in in_bytes([f"{failure.message}\n{given.body if given else ''}".encode()]):
             found.append(Leak(kind, where, f"metadata of {where}", 0, "reason of its failure", sample(value)))
     unique = {(leak.kind, leak.file, leak.offset, leak.part, leak.sample): leak for leak in found}
     return sorted(

@@ -217,8 +217,8 @@ class _Mutation:
             if not pattern.fullmatch(capture.url) or (300 <= capture.status < 400 and "status" not in entry):
                 continue
             before = self.answers.get(capture.place) or _plain(self.snapshot.read(capture))
-            after, told = _changed(before, capture, entry)
-            found.append(f"{capture.url}: {told}")
+            after, result = _changed(before, capture, entry)
+            found.append(f"{capture.url}: {result}")
             if after != before:
                 self.answers[capture.place] = after
                 touched += 1
@@ -229,8 +229,8 @@ class _Mutation:
                 self.snapshot.resource("dom", view.address) or b""
             ).decode("utf-8", "replace")
             if stored and not {"status", "headers", "picture", "truncate", "json"} & entry.keys():
-                changed, told = _html(stored, entry)
-                found.append(f"{view.address}: {told}")
+                changed, result = _html(stored, entry)
+                found.append(f"{view.address}: {result}")
                 if changed != stored:
                     self.doms[view.address] = changed
         if not found:
@@ -373,13 +373,13 @@ class _Mutation:
                 )
                 if snapshot.record_of("conversion", text_address(capture)) is not None:
                     texts.append((text_address(capture), stored))
-            told = [
+            listed = [
                 {**one, "picture": f"sha256:{hashlib.sha256(Path(one['picture']).read_bytes()).hexdigest()}"}
                 if "picture" in one
                 else one
                 for one in spec["mutations"]
             ]
-            made_by = {"spec": {**spec, "mutations": told}, "base": snapshot.id, "changed": changed}
+            made_by = {"spec": {**spec, "mutations": listed}, "base": snapshot.id, "changed": changed}
             digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
             value = {"id": spec["id"], "digest": digest, **made_by, "asked_for": report.asked_for}
             writer.metadata(f"{MUTATION}{spec['id']}", value, date="1970-01-01T00:00:00Z")
@@ -418,26 +418,26 @@ def _changed(response: Response, capture: Capture, entry: Mapping[str, Any]) -> 
                 response, _pdf_with(response.body, injections()[entry["inject"]]["text"])
             ), "a PDF"
         if "replace" in entry and "css" not in entry:
-            body, told = _pdf_replaced(response.body, entry["replace"])
-            return _with_body(response, body), told
+            body, html = _pdf_replaced(response.body, entry["replace"])
+            return _with_body(response, body), html
         return response, "a PDF, which only inject and replace change"
     is_json = media.endswith(("/json", "+json"))
     if "json" in entry or is_json:
         if not is_json:
             return response, f"{media or 'no media type'}, not JSON"
-        body, told = _json(response.body, entry)
-        return _with_body(response, body), told
+        body, html = _json(response.body, entry)
+        return _with_body(response, body), html
     if media not in _PAGES:
         if "replace" in entry and media.startswith("text/"):
             text = decode(response.body, response.header("content-type"))
-            changed, told = _replaced(text.text, entry["replace"])
-            return _with_body(response, changed.encode(text.encoding, "replace")), told
+            changed, html = _replaced(text.text, entry["replace"])
+            return _with_body(response, changed.encode(text.encoding, "replace")), html
         return response, f"{media or 'no media type'}, not a page"
     page = decode(response.body, response.header("content-type"))
-    changed, told = _html(page.text, entry)
+    changed, html = _html(page.text, entry)
     if changed == page.text:
-        return response, told
-    return _with_body(response, changed.encode(page.encoding, "xmlcharrefreplace")), told
+        return response, html
+    return _with_body(response, changed.encode(page.encoding, "xmlcharrefreplace")), html
 
 
 def _with_body(response: Response, body: bytes) -> Response:
@@ -500,18 +500,18 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
         targets: list[Any] = soup.select(entry["css"]) if "css" in entry else [body]
         for target in targets:
             _insert(target, entry)
-        told = f"{len(targets)} elements for {entry['css']!r}" if "css" in entry else "a page"
-        return (str(soup) if targets else text), told
+        problem = f"{len(targets)} elements for {entry['css']!r}" if "css" in entry else "a page"
+        return (str(soup) if targets else text), problem
     elements: list[Tag] = list(soup.select(entry["css"])) if "css" in entry else [body]
-    told = f"{len(elements)} elements for {entry['css']!r}" if "css" in entry else "a page"
+    problem = f"{len(elements)} elements for {entry['css']!r}" if "css" in entry else "a page"
     if elements and "css" in entry:
-        told += f", the first {_short(str(elements[0]))}"
+        problem += f", the first {_short(str(elements[0]))}"
     touched = False
     if "replace" in entry:
         for element in elements:
             for strings in list(_lines(element)):
                 touched |= _replace_in(strings, entry["replace"])
-        told += "" if touched else ", without the words"
+        problem += "" if touched else ", without the words"
     elif "drop" in entry:
         touched = bool(entry["drop"] and elements)
         for element in elements if touched else ():
@@ -521,7 +521,7 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     else:
         for element in elements:
             touched |= _set(element, entry)
-    return (str(soup) if touched else text), told
+    return (str(soup) if touched else text), problem
 
 
 _INLINE = frozenset(
@@ -674,9 +674,9 @@ def _json(body: bytes, entry: Mapping[str, Any]) -> tuple[bytes, str]:
     if "json" not in entry:
         return body, "a JSON document"
     places = list(_places(value, _steps(entry["json"])))
-    told = f"{len(places)} values for {entry['json']!r}"
+    problem = f"{len(places)} values for {entry['json']!r}"
     if places:
-        told += f", the first {_short(json.dumps(places[0][0][places[0][1]], ensure_ascii=False))}"
+        problem += f", the first {_short(json.dumps(places[0][0][places[0][1]], ensure_ascii=False))}"
     touched = False
     for holder, name in reversed(places):
         old = holder[name]
@@ -688,7 +688,7 @@ def _json(body: bytes, entry: Mapping[str, Any]) -> tuple[bytes, str]:
         if new != old:
             holder[name] = new
             touched = True
-    return (_dumped(value) if touched else body), told
+    return (_dumped(value) if touched else body), problem
 
 
 def _injected(body: bytes, value: Any, entry: Mapping[str, Any]) -> tuple[bytes, str]:

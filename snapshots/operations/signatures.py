@@ -141,10 +141,10 @@ def _stamped(signed: Mapping[str, Any], authorities: Sequence[Any]) -> datetime:
     try:
         data = base64.b64decode(signed["timeSignature"], validate=True)
         stamp = client.decode_timestamp_response(_in_order(data))
-        told = stamp.tst_info
+        info = stamp.tst_info
     except (ValueError, binascii.Error) as error:
         raise ValueError("its time stamp can't be read") from error
-    if told.message_imprint.message != hashlib.sha256(signed["signature"].encode()).digest():
+    if info.message_imprint.message != hashlib.sha256(signed["signature"].encode()).digest():
         raise ValueError("its time stamp is of another signature")
     if authorities:
         builder = client.VerifierBuilder(roots=list(authorities))
@@ -154,7 +154,7 @@ def _stamped(signed: Mapping[str, Any], authorities: Sequence[Any]) -> datetime:
             builder.build().verify_message(stamp, signed["signature"].encode())
         except client.VerificationError as error:
             raise ValueError(f"its time stamp is of none of the named authorities: {error}") from error
-    moment: datetime = told.gen_time
+    moment: datetime = info.gen_time
     return moment
 
 

@@ -103,11 +103,11 @@ class _Check:
         self.total = sum(p.size for p in self.container.archives.values()) * (
             2 if self.container.package else 1
         )
-        if self.container.whole is not None:
-            for name, at, message in _faults_of(self.container.whole):
+        if self.container.zip_source is not None:
+            for name, at, message in _faults_of(self.container.zip_source):
                 self.found("zip", name, at, message)
-            for told in self.container.left_out:
-                self.found("zip", self.container.path, -1, told)
+            for left_out in self.container.left_out:
+                self.found("zip", self.container.path, -1, left_out)
         if self.container.kind != "archive":
             self.package()
             self.pages()
@@ -260,10 +260,10 @@ class _Check:
             inspect=inspect,
             hashes=_declared_digests,
         )
-        found.answers += settle([(found.questions, found.alone)], found.around)
-        found.questions, found.alone = [], []
+        found.answers += settle([(found.questions, found.unasked)], found.unpaired)
+        found.questions, found.unasked = [], []
         for answer in found.answers:
-            if answer.astray:
+            if answer.lacks_request:
                 self.found("pair", name, answer.offset, "the request of this response is missing")
             if answer.fault:
                 self.found("record", name, answer.offset, answer.fault)
@@ -471,8 +471,8 @@ def _size_and_hash(resource: Mapping[str, Any]) -> tuple[Any, str]:
     stats = resource.get("stats")
     if not isinstance(stats, Mapping):
         return resource.get("bytes"), str(resource.get("hash", ""))
-    told = stats.get("hash")
-    return stats.get("bytes"), f"{resource.get('hashing', 'md5')}:{told}" if told else ""
+    declared = stats.get("hash")
+    return stats.get("bytes"), f"{resource.get('hashing', 'md5')}:{declared}" if declared else ""
 
 
 def _key(line: bytes) -> tuple[str, str]:

@@ -409,9 +409,9 @@ _USER_INFO = re.compile(rb"[a-z]://[^\s/?#@:\"'<>\\]{0,64}:([^\s/?#@:\"'<>\\{}$*
 def _formats() -> tuple[Literals, dict[bytes, tuple[tuple[str, str, int], ...]]]:
     """Return the literals in formats.json, and the formats (name, pattern, bytes before) of each literal."""
     by_literal: dict[bytes, list[tuple[str, str, int]]] = {}
-    told = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
+    formats = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
     for source in ("gitleaks", "providers", "tools"):
-        for name, literals, pattern, before in told[source]["formats"]:
+        for name, literals, pattern, before in formats[source]["formats"]:
             for literal in literals:
                 by_literal.setdefault(literal.encode(), []).append((name, pattern, before))
     return Literals(by_literal), {literal: tuple(found) for literal, found in by_literal.items()}
@@ -630,11 +630,11 @@ def named_secrets(data: bytes, *, sent: bool) -> Iterator[NamedSecret]:
             continue
         if (
             binary
-            and (told := _prefixed(data, at, after))
-            and (secret_field if sent else is_secret_member)(told.name, told.value)
+            and (prefixed := _prefixed(data, at, after))
+            and (secret_field if sent else is_secret_member)(prefixed.name, prefixed.value)
         ):
-            done = told.end
-            yield told
+            done = prefixed.end
+            yield prefixed
             continue
         rest = _REST.match(data, after)
         if rest is None and (sent or b"<" in data[max(0, at - 40) : at]):
@@ -940,18 +940,18 @@ def secrets_in_forms(page: bytes) -> Iterator[str]:
 
     The client sends them later, but by then the page would be stored with the secrets.
     """
-    for said in _inputs(page, _HIDDEN):
-        name = said.get(b"name", "")
-        value = without_scope(name, said.get(b"value", ""))
-        if said.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
+    for inputs in _inputs(page, _HIDDEN):
+        name = inputs.get(b"name", "")
+        value = without_scope(name, inputs.get(b"value", ""))
+        if inputs.get(b"type", "").lower() == "hidden" and looks_random(value) and secret_field(name, value):
             yield value
 
 
 def password_fields(page: bytes) -> Iterator[str]:
     """Yield the names of a page's password fields (`<input type=password name=p>`)."""
-    for said in _inputs(page, _PASSWORD_TYPE):
-        if said.get(b"type", "").lower() == "password" and said.get(b"name"):
-            yield said[b"name"]
+    for inputs in _inputs(page, _PASSWORD_TYPE):
+        if inputs.get(b"type", "").lower() == "password" and inputs.get(b"name"):
+            yield inputs[b"name"]
 
 
 def _inputs(page: bytes, holding: Literals) -> Iterator[dict[bytes, str]]:

@@ -518,22 +518,22 @@ def claims_of(secret: str) -> str:
         return _numbers_of(secret)
     try:
         head, claims = (base64.urlsafe_b64decode(part + "===") for part in found[1].split(".")[:2])
-        told = [json.loads(part) for part in (head, claims)]
+        parts = [json.loads(part) for part in (head, claims)]
     except (binascii.Error, ValueError):
         return ""
-    bare = all(isinstance(one, dict) for one in told) and not any(detect.named_secrets(claims, sent=True))
+    bare = all(isinstance(one, dict) for one in parts) and not any(detect.named_secrets(claims, sent=True))
     return found[1] if bare and not detect.has_format(claims) else ""
 
 
 def _numbers_of(secret: str) -> str:
     found = _JSON_TOKEN.fullmatch(secret)
     try:
-        told = json.loads(base64.urlsafe_b64decode(found[1] + "===")) if found else None
+        header = json.loads(base64.urlsafe_b64decode(found[1] + "===")) if found else None
     except (binascii.Error, ValueError, RecursionError):
         return ""
-    if not isinstance(told, dict):
+    if not isinstance(header, dict):
         return ""
-    bare = {name: value if isinstance(value, int | float) else "" for name, value in told.items()}
+    bare = {name: value if isinstance(value, int | float) else "" for name, value in header.items()}
     text = json.dumps(bare, separators=(",", ":")).encode()
     if any(detect.named_secrets(text, sent=True)) or detect.has_format(text):
         return ""

@@ -320,9 +320,9 @@ def lost_words(tree: Element, text: PageText) -> list[str]:
         stack.extend(reversed(element))
         if element.text:
             stack.append(element.text)
-    told = Counter(_words_in(text.markdown))
-    told.update(_words_in("\n".join(text.left_out)))
-    missing = Counter(_words_in("".join(pieces).translate(_INVISIBLE))) - told
+    counts = Counter(_words_in(text.markdown))
+    counts.update(_words_in("\n".join(text.left_out)))
+    missing = Counter(_words_in("".join(pieces).translate(_INVISIBLE))) - counts
     return list(missing)
 
 

@@ -546,8 +546,8 @@ _HEADER = re.compile(rb"%PDF-([^\x00- ]{0,7})")
 def _version(data: bytes, catalogued: str) -> str | None:
     """Return the PDF version in the catalog, else in the header in the first KiB; None if neither is a version."""
     header = _HEADER.search(data[:1024])
-    said = header[1].decode("latin-1") if header else ""
-    return next((one for one in (catalogued, said) if _VERSION.fullmatch(one)), None)
+    version = header[1].decode("latin-1") if header else ""
+    return next((one for one in (catalogued, version) if _VERSION.fullmatch(one)), None)
 
 
 def _line(error: BaseException) -> str:

@@ -232,7 +232,7 @@ class SearchIndex:
     def _build(self, texts: Iterable[FrozenText], progress: Callable[[int], None] | None) -> None:
         # one thread and memory for all documents, so that they are in one segment in their order
         writer = self._index.writer(heap_size=HEAP, num_threads=1)
-        site, said = "", dict[tuple[str, str], int]()  # of the current site: title and text -> number
+        site, entries = "", dict[tuple[str, str], int]()  # of the current site: title and text -> number
         for number, text in enumerate(sorted_by_address(texts)):
             shown = plain_text(text.markdown)
             body = " ".join(tokens(shown))
@@ -251,11 +251,11 @@ class SearchIndex:
             self._addresses.append(address)
             self._titles.append(text.title or address)
             if (current := "/".join(address.split("/", 3)[:3])) != site:
-                site, said = current, {}
+                site, entries = current, {}
             words = text.title, _digest(shown)
-            first = said.setdefault(words, number)
+            first = entries.setdefault(words, number)
             if first != number:
-                said[words], goes = sorted((first, number), key=lambda n: (_level(self._addresses[n]), n))
+                entries[words], goes = sorted((first, number), key=lambda n: (_level(self._addresses[n]), n))
                 if _level(self._addresses[goes]):
                     self._again.add(goes)
             if progress is not None:
@@ -277,8 +277,8 @@ class SearchIndex:
         words = [*parsed.words, *(word for phrase in parsed.phrases for word in phrase)]
         hits: list[Hit] = []
         for rank, (score, number) in enumerate(found, 1):
-            told = snippet(self._shown[number], words)
-            hits.append(Hit(self._addresses[number], self._titles[number], told, score, rank))
+            shown = snippet(self._shown[number], words)
+            hits.append(Hit(self._addresses[number], self._titles[number], shown, score, rank))
         return hits
 
     def _best(self, query: Any, limit: int) -> list[tuple[float, int]]:
@@ -518,11 +518,11 @@ def machine_errors(folder: Path | None) -> Iterator[None]:
         number = _number(error)
         if number is None:
             raise
-        said = os.strerror(number) if number != errno.EIO else "a file could not be written"
+        text = os.strerror(number) if number != errno.EIO else "a file could not be written"
         if folder is not None or number in (errno.EMFILE, errno.ENFILE):
-            raise OSError(number, said, str(folder or "the search index")) from error
+            raise OSError(number, text, str(folder or "the search index")) from error
         raise MissingCapability(
-            f"the search index can't be kept in the directory for temporary files: {said}; make room there, or name "
+            f"the search index can't be kept in the directory for temporary files: {text}; make room there, or name "
             "another one in TMPDIR"
         ) from error
 

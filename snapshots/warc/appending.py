@@ -105,10 +105,10 @@ def not_written(path: Path, error: OSError) -> StillwebError:
     """
     if error.errno in FULL_DISK:
         return full_disk(path, error)
-    said = f"{path}: can't be written: {error.strerror}"
+    text = f"{path}: can't be written: {error.strerror}"
     if error.errno == errno.EROFS:
-        return MissingCapability(f"{said}; choose another place")
-    return UsageError(said)
+        return MissingCapability(f"{text}; choose another place")
+    return UsageError(text)
 
 
 def write_text(path: Path, text: str) -> int:

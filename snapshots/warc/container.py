@@ -36,7 +36,7 @@ SMALL = 1 << 22  # archives with fewer bytes are indexed at each open, not cache
 
 
 class Refusal(msgspec.Struct):
-    """A rule that a sealed snapshot refuses for a path; see `identity.rules.Refused`."""
+    """A rule that a sealed snapshot refuses for a path; see `identity.rules.RefusedRule`."""
 
     rule: str
     path: str
@@ -81,7 +81,7 @@ class Container:
     members: dict[str, ByteSource] = field(default_factory=dict)
     stamp: str = ""  # identifies the bytes: names, sizes and modification times of the files
     package: dict[str, Any] = field(default_factory=dict)
-    whole: ByteSource | None = None  # the zip file itself
+    zip_source: ByteSource | None = None  # the zip file itself
     plain: set[str] = field(default_factory=set)  # names of archives that were replaced by a plain copy
     doubted: str = ""  # why datapackage.json is distrusted
     left_out: list[str] = field(default_factory=list)  # members that are not read, with the reason
@@ -126,8 +126,8 @@ class Container:
     def close(self) -> None:
         for place in (*self.archives.values(), *self.members.values()):
             place.close()
-        if self.whole is not None:
-            self.whole.close()
+        if self.zip_source is not None:
+            self.zip_source.close()
 
 
 def unpack_archive(place: ByteSource, out: BinaryIO) -> None:

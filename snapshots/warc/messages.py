@@ -207,11 +207,11 @@ def incomplete(status: int, headers: Headers, body: bytes, method: str) -> str:
     """Return why a transfer-decoded body is not all that its fields tell, "" if nothing says so."""
     if method == "HEAD" or status in _BODILESS or status < 200:
         return ""
-    told = {n.lower(): v for n, v in headers}
-    coding = ", ".join(codings(told.get("content-encoding")))
+    fields = {n.lower(): v for n, v in headers}
+    coding = ", ".join(codings(fields.get("content-encoding")))
     packed = begins_packed(body, coding)
     if not is_chunked(headers) and (packed or not coding or not body):
-        length = whole_number(told.get("content-length", "").strip())
+        length = whole_number(fields.get("content-length", "").strip())
         if length is not None and len(body) < length:
             return f"it has {len(body)} bytes of {length}"
     return half_packed(body, coding)

@@ -76,8 +76,8 @@ class Archives:
             return ""
         if record.ours or record.kind != "response":
             return ""
-        if told := record.fields.get("warc-truncated"):
-            return f"its record says so (WARC-Truncated: {told})"
+        if reason := record.fields.get("warc-truncated"):
+            return f"its record says so (WARC-Truncated: {reason})"
         return messages.cut_short(record.block, capture.method)
 
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
@@ -151,8 +151,8 @@ class Archives:
             media = first.fields.get("content-type", "") if first.kind == "resource" else ""
             headers = [("Content-Type", media)] if media else []
             return Response(200, "OK", (*headers, ("Content-Length", str(size))), b"")
-        told = messages.agree(first.headers, sample, size, first.status[0], capture.method)
-        return Response(*first.status, told, b"")
+        fields = messages.agree(first.headers, sample, size, first.status[0], capture.method)
+        return Response(*first.status, fields, b"")
 
     def read_request(self, capture: Capture) -> Request:
         """Return the request of a capture, or a bare one if the archive holds no request record."""

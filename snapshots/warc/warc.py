@@ -422,8 +422,8 @@ class Proof:
     """A streaming check of a record's block against its WARC-Block-Digest."""
 
     def __init__(self, declared: str | None) -> None:
-        told, _, value = (declared or "").partition(":")
-        algorithm = algorithm_of(told) if value.strip() else ""
+        declared_algorithm, _, value = (declared or "").partition(":")
+        algorithm = algorithm_of(declared_algorithm) if value.strip() else ""
         self._declared = declared or ""
         self._hash = hashlib.new(algorithm, usedforsecurity=False) if algorithm else None
 

@@ -68,9 +68,9 @@ def test_the_request_is_kept_as_it_was_sent(lab: Lab, dead: str, tmp_path: Path)
     request = failure.request
     assert (request.method, request.url, request.body) == ("POST", f"{dead}/a?b=1", b"x=1&y=%C3%BC")
     assert request.header("x-own") == "caf\xe9"
-    assert (failure.reason, failure.session, failure.whole) == ("refused", "default", True)
-    assert failure.given is not None
-    assert (failure.given.status, failure.given.body) == (told.status_code, told.text)
+    assert (failure.reason, failure.session, failure.is_whole) == ("refused", "default", True)
+    assert failure.proxy_response is not None
+    assert (failure.proxy_response.status, failure.proxy_response.body) == (told.status_code, told.text)
     assert recorder.unanswered == 1
 
 
@@ -220,7 +220,7 @@ def test_of_what_was_not_sent_to_its_end_or_is_too_long_no_request_is_known(
         thread.join()
         long = "http://plain.example/cut-short"
         assert c.post(long, content=iter([b"0123456789"] * 2_000)).status_code == 502
-    found = {one.request.url: one.whole for one in failures(tmp_path / "s")}
+    found = {one.request.url: one.is_whole for one in failures(tmp_path / "s")}
     assert found == {f"{url}/part": False, long: False}
     with replaying(lab, tmp_path / "s") as (gateway, c):
         for place, body in ((f"{url}/part", b""), (f"{url}/part", b"0123456789"), (long, b"")):
@@ -232,7 +232,7 @@ def test_who_has_a_part_of_an_answer_was_told_nothing_else(lab: Lab, tmp_path: P
     with recording(lab, tmp_path / "s") as (_, c), pytest.raises(httpx.RemoteProtocolError):
         c.get("http://plain.example/cut-long")
     (failure,) = failures(tmp_path / "s")
-    assert (failure.reason, failure.given) == ("incomplete", None)
+    assert (failure.reason, failure.proxy_response) == ("incomplete", None)
 
 
 def test_an_origin_that_breaks_off_in_its_handshake_has_failed_in_that(lab: Lab, tmp_path: Path) -> None:

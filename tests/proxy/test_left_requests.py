@@ -91,7 +91,10 @@ def test_a_client_that_left_leaves_again_in_its_own_words(lab: Lab, places: Plac
             until(lambda: len(recorder.given_up) == 5)  # the tunnel that did not come about has failed
             gate.open.set()
             assert [url for url, _ in recorder.failures] == [urls[2]]  # nobody mistrusts us
-    found = {(f.request.method, f.request.url): (f.reason, f.told, f.given) for f in failures(tmp_path / "s")}
+    found = {
+        (f.request.method, f.request.url): (f.reason, f.message, f.proxy_response)
+        for f in failures(tmp_path / "s")
+    }
     assert found == {
         ("GET", urls[0]): ("timeout", UNANSWERED, None),
         ("GET", urls[1]): ("timeout", UNCONNECTED, None),
@@ -187,7 +190,9 @@ def failed(path: Path, *failures: Failure) -> Path:
 
 
 def left(method: str, url: str, waited: int, given: ProxyResponse | None = None) -> Failure:
-    return Failure(Request(method, url), "timeout", UNANSWERED, MOMENT, "default", given, waited=waited)
+    return Failure(
+        Request(method, url), "timeout", UNANSWERED, MOMENT, "default", given, seconds_waited=waited
+    )
 
 
 def test_a_client_of_great_patience_is_not_waited_for(lab: Lab, tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ class Slow(_Asks):
 
         async def slow() -> str:
             first = await said(attempt, "first")
-            while attempt.spent.steps < answers:
+            while attempt.usage.steps < answers:
                 await asyncio.sleep(0.01)
             return await said(attempt, f"then {first}")
 

@@ -385,7 +385,7 @@ class PageReader:
 def _page(text: Text | None, notes: list[str]) -> PageText:
     if text is None:
         return PageText(dead="no text in the snapshot", notes=tuple(notes))
-    said = (*notes, *text.warnings)
+    warnings = (*notes, *text.warnings)
     if not text.markdown.strip():
-        return PageText(dead="its text is empty", notes=said)
-    return PageText(text.markdown, f"{text.extractor} {text.version}".strip(), notes=said)
+        return PageText(dead="its text is empty", notes=warnings)
+    return PageText(text.markdown, f"{text.extractor} {text.version}".strip(), notes=warnings)

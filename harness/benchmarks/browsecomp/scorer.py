@@ -59,12 +59,12 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
     problem = str(task.meta.get("problem") or task.question)
     own = own_template(task)
     template = own or official_texts()["template"]
-    said = ask_grader(judge, model, problem, answer, str(task.reference), template=template)
-    official = official_verdict(said)
+    reply = ask_grader(judge, model, problem, answer, str(task.reference), template=template)
+    official = official_verdict(reply)
     grade: Grade | None = None
     problems = imitations(answer, template)
     try:
-        grade = parse_grade(said)
+        grade = parse_grade(reply)
     except GradeError as error:
         if official is None:
             return score_without_answer(task, "unparsable", str(error), fault="judge")

@@ -75,13 +75,13 @@ def score_deep_research(task: Task, answer: str | None, context: Context) -> Sco
     share: float | None = None
     unclear = ""
     try:
-        said = ask(judge, asked, model, 0.0)
-        steps = read_reply(said, "[", _judged_steps)
+        reply = ask(judge, asked, model, 0.0)
+        steps = read_reply(reply, "[", _judged_steps)
         share = sum(step["judge"] == "correct" for step in steps) / len(steps)
         others = [n for n, step in enumerate(steps, 1) if step["judge"] not in ("correct", "incorrect")]
         if others:
             unclear = f"said neither correct nor incorrect of step {others[0]}"
-        elif verdicts(said, "judge") > len(steps):
+        elif verdicts(reply, "judge") > len(steps):
             unclear = f"said more than the {pluralize(len(steps), 'judgement')} that can be read"
     except JudgeFailed as error:
         problems.append(f"the judge {model} failed: {error}")

@@ -260,15 +260,15 @@ def _judged_same(
     problems += imitations(output, prompt_template(task))
     try:
         asked = prompt(task, "judge", {"reference": wanted, "output": output})
-        said = ask(judge, asked, model, 0.0)
-        judgment, reason = read_reply(said, "{", _judgment)
+        reply = ask(judge, asked, model, 0.0)
+        judgment, reason = read_reply(reply, "{", _judgment)
     except JudgeFailed as error:
         problems.append(f"the judge {model} failed on what a test printed: {error}")
         return False, _NO_JUDGMENT
     except ValueError:
         problems.append(f"the judge {model} gave no judgment of what a test printed")
         return False, _NO_JUDGMENT
-    if verdicts(said, "judgment") > 1:
+    if verdicts(reply, "judgment") > 1:
         problems.append(f"the judge {model} gave two judgments of what a test printed")
         return False, _NO_JUDGMENT
     return judgment == "correct", reason

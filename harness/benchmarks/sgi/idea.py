@@ -280,11 +280,11 @@ def _vote(
             last = ""
             for _ in range(ATTEMPTS):
                 try:
-                    said = ask(judge, asked, model, 0.1)
+                    reply = ask(judge, asked, model, 0.1)
                 except JudgeFailed as error:
                     last = f", the last failed: {error}"
                     continue
-                read = {"faithful": official_votes(said), "fixed": parse_votes(said)}
+                read = {"faithful": official_votes(reply), "fixed": parse_votes(reply)}
                 if read[context.mode] is not None:
                     votes = {mode: one for mode, one in read.items() if one is not None}
                     ballots.append({"model": model, "swapped": swapped, "votes": votes})

@@ -357,9 +357,9 @@ def quiet_logger() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def logged_errors(heard: Callable[[str], None]) -> Iterator[None]:
-    """Hand the errors that mitmproxy logs on this thread, its own crashes among them, to `heard`."""
-    handler = _Handler(heard)
+def logged_errors(on_error: Callable[[str], None]) -> Iterator[None]:
+    """Hand the errors that mitmproxy logs on this thread, its own crashes among them, to `on_error`."""
+    handler = _Handler(on_error)
     logger = logging.getLogger("mitmproxy")
     logger.addHandler(handler)
     try:

@@ -114,8 +114,8 @@ def _normalize(head: bytes) -> bytes:
     first, *lines = [line.removesuffix(b"\r").replace(b"\r", b" ") for line in head.split(b"\n")]
     status = _STATUS.match(first)
     if status is None or not 100 <= int(status[3][:4]) <= 999:
-        said = first[:60].decode("latin-1")
-        raise Unreadable(f"the status line of its answer has no status: {said!r}")
+        shown = first[:60].decode("latin-1")
+        raise Unreadable(f"the status line of its answer has no status: {shown!r}")
     newer = (int((status[1] or b"1")[:4]), int(status[2] or b"0")) >= (1, 1)
     fields: list[tuple[bytes, bytes]] = []
     dropped = True  # a line that continues a dropped one is dropped, too

@@ -148,7 +148,7 @@ def test_where_a_run_s_endpoints_are_decides_nothing(tmp_path):
         folder.mkdir()
         hashes.append(make_certificate(make_run(folder, ["right"], env=env).path)["hash"])
     assert hashes[0] == hashes[1]
-    assert Settings("x", env=env).deciding()["env"] == {"SGI_JUDGE_MODEL_1": "m"}
+    assert Settings("x", env=env).certified_members()["env"] == {"SGI_JUDGE_MODEL_1": "m"}
 
 
 def test_a_task_that_is_there_twice_is_not_counted_twice(tmp_path):

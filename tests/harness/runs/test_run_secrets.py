@@ -127,4 +127,4 @@ def test_settings_come_back_as_they_were_given(tmp_path: Path) -> None:
     assert files.with_secrets(shown).to_json() == given.to_json()
     files.write_manifest(shown, {"code": "x"})  # as a run does that notes what it stands on
     assert files.with_secrets(files.manifest()[0]).to_json() == given.to_json()
-    assert TOKEN not in str(given.deciding())
+    assert TOKEN not in str(given.certified_members())

@@ -164,7 +164,7 @@ def test_a_second_process_that_is_refused_moves_nothing(tmp_path):
     files = make_run(tmp_path, ["a"])
     settings, _ = files.manifest()
     tasks = files.tasks()
-    with files.alone(), pytest.raises(UsageError, match="another process works on this run"):
+    with files.lock(), pytest.raises(UsageError, match="another process works on this run"):
         start_run(files.path, replace(settings, tape_path=str(tmp_path / "another")), tasks)
     assert files.manifest()[0] == settings
 
@@ -178,7 +178,7 @@ def test_a_run_of_which_nothing_was_made_is_begun_with_other_words(tmp_path):
     assert (files.path / "rubrics.json").exists()
     with pytest.raises(StillwebError):
         run_attempts(files.path, display=SilentDisplay())
-    with files.alone(), pytest.raises(UsageError, match="another process works on this run"):
+    with files.lock(), pytest.raises(UsageError, match="another process works on this run"):
         start_run(files.path, Settings(agent=agent, contracts=(SHELF,)), [bird_task("b")])
     start_run(files.path, Settings(agent=agent, contracts=(SHELF,)), [bird_task("b")])
     assert not (files.path / "rubrics.json").exists()
@@ -370,7 +370,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(tmp_path):
     under_way = files.traces / "wrong.1.jsonl.part"
     under_way.write_text("")
     with (
-        files.alone(),
+        files.lock(),
         pytest.raises(UsageError, match="another process works on this run; wait until it has ended"),
     ):
         run_attempts(files.path, display=SilentDisplay())
@@ -556,7 +556,7 @@ def test_more_attempts_at_once_than_there_are_cost_nothing() -> None:
 
 def attempt(name: str) -> Any:
     return SimpleNamespace(
-        task=SimpleNamespace(id=name), number=1, session=name, spent=AttemptUsage(steps=3, calls=7)
+        task=SimpleNamespace(id=name), number=1, session=name, usage=AttemptUsage(steps=3, calls=7)
     )
 
 

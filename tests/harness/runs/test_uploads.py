@@ -158,4 +158,4 @@ def test_no_attempt_finds_what_another_left(tmp_path: Path, uploads: Path) -> No
 def begun_without(folder: Path) -> dict[str, object]:
     other = folder / "other"
     other.mkdir()
-    return begun(other, None).manifest()[0].deciding()
+    return begun(other, None).manifest()[0].certified_members()

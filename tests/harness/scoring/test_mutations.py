@@ -382,7 +382,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
         verdicts,
         [
             ('verdict[1].lower() == "yes"', "bool(verdict)"),
-            ("_VERDICT.match(said[-1])", "_VERDICT.match(said[0])"),
+            ("_VERDICT.match(verdicts[-1])", "_VERDICT.match(verdicts[0])"),
             ("verdict[1].lower()", "verdict[1]"),
             ("(yes|no)", "(yes|no|maybe)"),
             ('"extracted_final_answer")', '"reasoning")'),

@@ -372,14 +372,14 @@ def trace_of(files: RunFiles, name: str) -> Trace:
 
 def test_where_the_right_answer_was_seen(files: RunFiles) -> None:
     found = {name: accepted_answers(trace_of(files, name)) for name in TASKS}
-    assert [(one.text, one.seen) for one in found["right"]] == [("3,900", None), ("about 3900", None)]
-    assert [(one.text, bool(one.seen)) for one in found["misread"]] == [("3,900 g", False), ("3900", True)]
-    assert [place["event"] for one in found["lost"] for place in one.seen or ()] == [1]
-    assert [one.seen for one in found["unseen"]] == [[]]
-    assert [one.seen for one in found["long"]] == [None]
+    assert [(one.text, one.places) for one in found["right"]] == [("3,900", None), ("about 3900", None)]
+    assert [(one.text, bool(one.places)) for one in found["misread"]] == [("3,900 g", False), ("3900", True)]
+    assert [place["event"] for one in found["lost"] for place in one.places or ()] == [1]
+    assert [one.places for one in found["unseen"]] == [[]]
+    assert [one.places for one in found["long"]] == [None]
     assert found["object"] == []
-    assert [(one.seen, one.asked) for one in found["asked"]] == [(None, True)]
-    assert not any(one.asked for name in TASKS if name != "asked" for one in found[name])
+    assert [(one.places, one.in_question) for one in found["asked"]] == [(None, True)]
+    assert not any(one.in_question for name in TASKS if name != "asked" for one in found[name])
 
 
 def test_hints_tell_what_was_misread_lost_and_never_seen(files: RunFiles) -> None:

@@ -50,7 +50,7 @@ URL = "http://slow.test/"
 
 def test_they_leave_at_once_or_have_missed_something(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "s") as writer:
-        Failure(Request("GET", URL), "timeout", "no answer", None, waited=5).write(writer)
+        Failure(Request("GET", URL), "timeout", "no answer", None, seconds_waited=5).write(writer)
     with Snapshot.open(tmp_path / "s") as snapshot:
         ledger = Ledger()
         answer = in_process(snapshot, ledger, "default", "rule")

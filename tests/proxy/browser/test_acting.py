@@ -81,7 +81,7 @@ def after(browser: Browsing, url: str, steps: str) -> tuple[PageSnapshot, Driver
     async def go() -> tuple[PageSnapshot, Driver]:
         driver = await browser.driver()
         try:
-            await driver.begin(url)
+            await driver.open_start(url)
             for number, step in enumerate(parse_steps(steps), start=1):
                 await driver.perform(step, number)
             return await read_page(driver.page), driver
@@ -110,7 +110,7 @@ def said_after(browser: Browsing, url: str, cases: list[tuple[str, str]]) -> Ite
     at = ""
     for steps, words in cases:
         if at != url:
-            browser.run(driver.begin(url))
+            browser.run(driver.open_start(url))
         yield steps, words, browser.run(go(driver, steps))
         at = driver.page.url
 

@@ -166,7 +166,7 @@ def test_a_short_page_does_not_wait_for_a_socket_on_which_nobody_has_spoken(
     async def waited(*_: Any) -> bool:
         raise AssertionError("waited for more than the silence of its socket")
 
-    monkeypatch.setattr(Silence, "broken", waited)
+    monkeypatch.setattr(Silence, "breaks", waited)
     page = "<!DOCTYPE html><title>T</title><p>Short</p><script>new WebSocket(`ws://${location.host}/talk?room=late`).onmessage = () => {};</script>"
     with (
         streaming_site(page, silent := threading.Event()) as base,
@@ -203,8 +203,8 @@ def test_an_event_stream_has_said_nothing_while_it_sends_comments(tmp_path: Path
         came, pieces = b"", answer.iter_raw()
         while b" on\n\n" not in came:
             came += next(pieces)
-        assert recorder.said() == StreamCounters()
+        assert recorder.stream_counters() == StreamCounters()
         news.set()
         while b"ews\n\n" not in came:
             came += next(pieces)
-        assert recorder.said() == StreamCounters(streamed=len(b"data: news\n\n"))
+        assert recorder.stream_counters() == StreamCounters(streamed=len(b"data: news\n\n"))

@@ -99,7 +99,7 @@ def texts_of(path: Path, result: FetchResult) -> list[str]:
 @pytest.fixture(scope="module")
 def worked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The text of the page after each kind of work."""
-    path, thinking, real = tmp_path_factory.mktemp("worked") / "s", Thinking(), Silence.kept
+    path, thinking, real = tmp_path_factory.mktemp("worked") / "s", Thinking(), Silence.holds
 
     async def counted(self: Silence, *given: Any) -> bool:
         silent = await real(self, *given)
@@ -107,7 +107,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         return silent
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Silence, "kept", counted)
+        patch.setattr(Silence, "holds", counted)
         result = record(WORKING, str([{"click": work} for work in WORKS]), path, thinking)
     assert not [note for note in result.notes if "quiet" in note]
     return dict(zip(WORKS, texts_of(path, result)[1:], strict=True))
@@ -139,7 +139,7 @@ def test_a_page_that_shows_all_in_a_shadow_tree_is_not_bare(
     async def waited(*_: object) -> bool:
         raise AssertionError("waited for more than the silence of its streams")
 
-    monkeypatch.setattr(Silence, "broken", waited)
+    monkeypatch.setattr(Silence, "breaks", waited)
     assert record(SHADOWED, "[]", tmp_path / "s").views
 
 

@@ -108,7 +108,7 @@ def test_a_spare_is_as_any_other(tmp_path: Path) -> None:
     async def seen(context: Any) -> str:
         (page,) = context.pages
         driver = Driver(context, page=page)
-        await driver.begin(SITE)
+        await driver.open_start(SITE)
         text = str(await page.inner_text("p"))
         await context.close()
         return text

@@ -176,7 +176,7 @@ async def replayed(host: BrowserHost, url: str, flow: Flow, gateway: Gateway) ->
     context = await host.context("agent", gateway.proxy_url("agent"), complete(Profile()), gateway.ca_path)
     try:
         driver = Driver(context, files=flow.files)
-        await driver.begin(url)
+        await driver.open_start(url)
         for number, step in enumerate(flow.steps, start=1):
             await driver.perform(step, number)
         return (await read_page(driver.page, with_picture=False)).text

@@ -234,7 +234,7 @@ def test_replays_alone_and_together_are_one(recorded: Recorded, chromium: Browsi
         driver = Driver(context)
         seen = []
         try:
-            await driver.begin(f"{recorded.base}/")
+            await driver.open_start(f"{recorded.base}/")
             for number, step in enumerate(STEPS, start=1):
                 await driver.perform(step, number)
                 sight = await read_page(driver.page)
@@ -261,7 +261,7 @@ def test_what_was_not_recorded_is_a_miss(recorded: Recorded, chromium: Browsing)
         proxy = gateway.proxy_url("m")
         context = await chromium.host.context("m", proxy, complete(Profile()), gateway.ca_path)
         try:
-            await Driver(context).begin(url)
+            await Driver(context).open_start(url)
         finally:
             await context.close()
 

@@ -107,7 +107,7 @@ def test_a_page_that_shows_nothing_yet_waits_for_a_server_that_thinks(
 ) -> None:
     """The server says that it is at work, and nothing more until there has been silence twice."""
     thinking, silences = threading.Event(), []
-    real = Silence.kept
+    real = Silence.holds
 
     async def counted(self: Silence, *given: Any) -> bool:
         silent = await real(self, *given)
@@ -116,7 +116,7 @@ def test_a_page_that_shows_nothing_yet_waits_for_a_server_that_thinks(
             thinking.set()
         return silent
 
-    monkeypatch.setattr(Silence, "kept", counted)
+    monkeypatch.setattr(Silence, "holds", counted)
     profile = complete(Profile())
     with (
         streaming_site(BARE, thinking) as base,
@@ -141,13 +141,13 @@ def kept(
     """Whether there was silence, for what recorder and page (sent, heard, mutations) said one after the other."""
     saids, states = iter(heard), iter(pages)
     own = known or Silence()
-    own.said = lambda: next(saids)
+    own.counters = lambda: next(saids)
 
     async def ask() -> Mapping[str, Any] | None:
         state = next(states)
         return None if state is None else dict(zip(("sent", "heard", "mutations"), state, strict=True))
 
-    return asyncio.run(own.kept({"mutations": 7}, ask))
+    return asyncio.run(own.holds({"mutations": 7}, ask))
 
 
 @pytest.mark.parametrize(
@@ -203,4 +203,4 @@ def test_without_a_recorder_only_the_page_is_asked() -> None:
     async def ask() -> Mapping[str, Any] | None:
         return {"mutations": 7, "sent": 3, "heard": 3}
 
-    assert asyncio.run(Silence().kept({"mutations": 7}, ask)) in (True, False)  # False: it was held up
+    assert asyncio.run(Silence().holds({"mutations": 7}, ask)) in (True, False)  # False: it was held up

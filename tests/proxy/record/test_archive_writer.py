@@ -131,7 +131,7 @@ def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch:
     monkeypatch.setattr(archive_writer, "QUEUE_ITEMS", 0)
     writer = SlowWriter()
     archive = ArchiveWriter(writer, redact=None, failed=lambda *_: None, on_status=None)
-    behind = archive._behind
+    behind = archive._lags
 
     def late(share: float) -> bool:
         found = behind(share)
@@ -140,7 +140,7 @@ def test_who_begins_to_wait_just_as_the_last_one_is_written_is_told(monkeypatch:
             assert waiting.until(lambda: archive.queued == 0)
         return found
 
-    monkeypatch.setattr(archive, "_behind", late)
+    monkeypatch.setattr(archive, "_lags", late)
 
     async def run() -> None:
         archive.put(draft())

@@ -194,7 +194,7 @@ def test_a_refusal_is_in_the_snapshot(tmp_path: Path, origin: Origin) -> None:
         assert recorder.unanswered == 1
     with Snapshot.open(tmp_path / "snap") as snapshot:
         (failure,) = snapshot.failures()
-        assert (failure.verdict, failure.told) == ("failed:private", f"127.0.0.1 {LINE}")
+        assert (failure.verdict, failure.message) == ("failed:private", f"127.0.0.1 {LINE}")
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_hosts_that_no_proxy_lists_are_reached_without(
         host, _, port = place.rpartition(":")
         by = None if place in past else "http://proxy.test:3128"
         assert found.address("https", host, int(port)) == by, place
-        assert (found.forwarding(host, int(port)) is None) == (place in past), place
+        assert (found.forward_address(host, int(port)) is None) == (place in past), place
 
 
 def test_a_password_of_the_proxy_is_in_no_message_and_no_record(tmp_path: Path) -> None:

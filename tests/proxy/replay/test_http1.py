@@ -25,7 +25,7 @@ def request_bytes(message: Message) -> bytes:
     lines = [f"{message.method} {message.target} HTTP/1.{0 if message.http10 else 1}".encode()]
     lines += [f"{name}: {value}".encode("latin-1") for name, value in message.headers]
     body = message.body
-    if "transfer-encoding" in message.named:
+    if "transfer-encoding" in message.fields:
         body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + b"0\r\n\r\n"
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 

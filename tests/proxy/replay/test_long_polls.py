@@ -51,7 +51,7 @@ def recorded(path: Path, *, cursor: bool = False, hung: float = 2.0) -> Iterator
             ):
                 exchange(writer, f"https://{host}/{name}", seconds, begin, end, said, protocol)
             waiting = Request("GET", f"https://{host}/{names[3]}")
-            Failure(waiting, "timeout", "left", START, "s", waited=3).write(writer)
+            Failure(waiting, "timeout", "left", START, "s", seconds_waited=3).write(writer)
     with Snapshot.open(path) as snapshot:
         yield snapshot
 

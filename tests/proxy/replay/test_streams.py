@@ -216,23 +216,23 @@ def said(*words: str, session: str = "s", begin: int = 1) -> Conversation:
 
 def test_a_player_releases_what_follows_the_clients_words() -> None:
     player = Player(RecordedConversations([said("a", ">b", ">c", "d", "e", ">f")]), 0)
-    assert player.opened() == ["a"]
-    assert player.client("http://h/", "b") == []
-    assert player.client("http://h/", "c") == ["d", "e"]
-    assert player.expected() == "f"
+    assert player.open() == ["a"]
+    assert player.receive("http://h/", "b") == []
+    assert player.receive("http://h/", "c") == ["d", "e"]
+    assert player.next_expected() == "f"
     assert not player.ambiguous
-    assert player.client("http://h/", "g") is None
+    assert player.receive("http://h/", "g") is None
     assert player.ambiguous
 
 
 def test_several_conversations_are_told_apart_by_what_is_said() -> None:
     known = [said("a", ">x", "1"), said("a", ">y", "2", begin=5), said("a", ">y", "3", begin=9)]
     player = Player(RecordedConversations(known), 0)
-    assert player.opened() == ["a"]
-    assert player.client("http://h/", "y") == ["2"]
+    assert player.open() == ["a"]
+    assert player.receive("http://h/", "y") == ["2"]
     assert player.ambiguous  # the third said otherwise
     second = Player(RecordedConversations(known), 2)
-    assert (second.opened(), second.client("http://h/", "y")) == (["a"], ["3"])
+    assert (second.open(), second.receive("http://h/", "y")) == (["a"], ["3"])
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
     assert is_same_message("http://h/", stored, asked if text else asked.decode()) is False
     if text:
         player = Player(RecordedConversations([said(f">{stored!s}", "welcome")]), 0)
-        assert player.opened() == []
-        assert player.client("http://h/", now) == (None if found is False else ["welcome"])
+        assert player.open() == []
+        assert player.receive("http://h/", now) == (None if found is False else ["welcome"])
         assert player.ambiguous is (found is not True)
 
 
@@ -325,7 +325,7 @@ def test_a_conversation_that_was_cut_is_none() -> None:
     base = {"url": "http://h/", "messages": [{"from": "server", "text": "a"}]}
     whole = conversation(base | {"close": [4001, "bye"]})
     assert whole is not None
-    assert Player(RecordedConversations([whole]), 0).opened() == ["a"]
+    assert Player(RecordedConversations([whole]), 0).open() == ["a"]
     assert conversation(base | {"left_out": 3}) is None
     binary = conversation(base | {"messages": [{"from": "client", "base64": "AAE="}]})
     assert binary is not None
@@ -338,8 +338,8 @@ def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
     found = conversation({"url": "http://h/", "messages": messages, "looked": 1})
     assert found is not None
     player = Player(RecordedConversations([found]), 0)
-    assert player.opened() == ["a"]
-    assert player.client("http://h/", "b") == ["late", "c"]  # it had come when that was said
+    assert player.open() == ["a"]
+    assert player.receive("http://h/", "b") == ["late", "c"]  # it had come when that was said
 
 
 def test_what_time_brought_comes_with_the_step_after_which_it_was_seen() -> None:
@@ -349,16 +349,16 @@ def test_what_time_brought_comes_with_the_step_after_which_it_was_seen() -> None
     found = conversation({"url": "http://h/", "messages": messages, "looked": 1, "looks": looks})
     assert found is not None
     player = Player(RecordedConversations([found]), 0)
-    assert [player.opened(), player.step(1), player.step(2)] == [["a"], ["at 1"], ["at 2"]]
-    assert [player.step(3), player.client("http://h/", "ask")] == [[], ["answer"]]
+    assert [player.open(), player.step(1), player.step(2)] == [["a"], ["at 1"], ["at 2"]]
+    assert [player.step(3), player.receive("http://h/", "ask")] == [[], ["answer"]]
     assert [player.step(4), player.step(5), player.ambiguous] == [["at 4"], [], False]
     hasty = Player(RecordedConversations([found]), 0)
-    assert [hasty.opened(), hasty.step(9)] == [["a"], ["at 1", "at 2"]]
-    assert hasty.client("http://h/", "ask") == ["answer", "at 4"]
+    assert [hasty.open(), hasty.step(9)] == [["a"], ["at 1", "at 2"]]
+    assert hasty.receive("http://h/", "ask") == ["answer", "at 4"]
     other = conversation({"url": "http://h/", "messages": messages[:1] + messages[3:], "looked": 1})
     assert other is not None
     both = Player(RecordedConversations([found, other]), 0)
-    assert [both.opened(), both.client("http://h/", "ask")] == [["a"], ["at 1", "at 2", "answer"]]
+    assert [both.open(), both.receive("http://h/", "ask")] == [["a"], ["at 1", "at 2", "answer"]]
     assert both.ambiguous
 
 

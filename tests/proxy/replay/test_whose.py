@@ -71,7 +71,7 @@ def test_a_secret_whose_name_here_says_nothing_is_recognised(tmp_path: Path) -> 
     with Snapshot.open(tmp_path / "s") as snapshot:
         mine = found_at(snapshot, "http://h.example/talk?session_id=s_rhohcn&room=1")
         assert (len(mine.conversations), mine.sure) == (1, True)
-        assert mine.secrets.hidden("I am s_rhohcn") == f"I am {stored}"
+        assert mine.secrets.to_stored("I am s_rhohcn") == f"I am {stored}"
         other = found_at(snapshot, "http://h.example/talk?room=1&session_id=s_other")
         assert (len(other.conversations), other.sure) == (1, False)
 
@@ -93,9 +93,11 @@ def test_whose_it_is_is_told_from_the_secret(path: Path, query: str, count: int,
         assert (len(found.conversations), found.sure) == (count, sure)
         if MINE in query and count:
             stored = found.conversations[0].messages[0][1]
-            assert found.secrets.shown(stored) == f"welcome {MINE}"
-            assert found.secrets.hidden(f"welcome {MINE}") == stored
-            assert found.secrets.hidden(found.secrets.shown(str(stored).encode())) == str(stored).encode()
+            assert found.secrets.to_live(stored) == f"welcome {MINE}"
+            assert found.secrets.to_stored(f"welcome {MINE}") == stored
+            assert (
+                found.secrets.to_stored(found.secrets.to_live(str(stored).encode())) == str(stored).encode()
+            )
 
 
 def test_who_has_another_secret_is_told_that_one(tmp_path: Path) -> None:
@@ -117,9 +119,9 @@ def test_who_has_another_secret_is_told_that_one(tmp_path: Path) -> None:
         assert not found.sure
         assert [one.begin for one in found.conversations] == [1, 5]
         for one in found.conversations:
-            asked = found.secrets.hidden(f"{one.begin}: I am {OTHERS}")
+            asked = found.secrets.to_stored(f"{one.begin}: I am {OTHERS}")
             assert asked == one.messages[0][1]
-            assert found.secrets.shown(one.messages[1][1]) == b"\xff" + OTHERS.encode()
+            assert found.secrets.to_live(one.messages[1][1]) == b"\xff" + OTHERS.encode()
 
 
 TAB, TAB2 = "3f2b8c1e-5d6a-4b7c-8d9e-0a1b2c3d4e5f", "9c1e3f2b-5d6a-4b7c-8d9e-0a1b2c3d4e5f"

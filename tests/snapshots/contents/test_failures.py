@@ -55,10 +55,12 @@ def snapshot_id(path: Path) -> str:
     "failure",
     [
         FAILURE,
-        replace(FAILURE, given=None, whole=False),
+        replace(FAILURE, proxy_response=None, is_whole=False),
         replace(FAILURE, request=Request("POST", URL, (), b"\x00\xff q=1")),
         replace(
-            FAILURE, request=Request(TUNNEL, "https://dead.test:8443/"), given=ProxyResponse(502, "", "")
+            FAILURE,
+            request=Request(TUNNEL, "https://dead.test:8443/"),
+            proxy_response=ProxyResponse(502, "", ""),
         ),
     ],
 )
@@ -136,10 +138,10 @@ def test_they_go_along_with_an_import_a_cut_and_new_texts(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "failure",
     [
-        replace(FAILURE, told="no way to late-secret-1234"),
+        replace(FAILURE, message="no way to late-secret-1234"),
         replace(FAILURE, request=Request("POST", URL, (), b"x=late-secret-1234")),
         replace(FAILURE, request=Request("GET", URL, (("X", "late-secret-1234"),))),
-        replace(FAILURE, given=ProxyResponse(502, "", "late-secret-1234")),
+        replace(FAILURE, proxy_response=ProxyResponse(502, "", "late-secret-1234")),
     ],
 )
 def test_a_secret_that_became_known_late_is_found_in_it(tmp_path: Path, failure: Failure) -> None:

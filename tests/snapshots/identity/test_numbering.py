@@ -33,15 +33,15 @@ def test_a_client_is_answered_with_its_own_ids() -> None:
         (True, ask(THREE, f"as {ONE}")),
         (False, f"{ONE}, {THREE}"),
     )
-    assert one.client("http://h/", ask(TWO)) == [f"reply to {TWO}"]
+    assert one.receive("http://h/", ask(TWO)) == [f"reply to {TWO}"]
     assert one.ambiguous
     assert one.rules == "visit-id"
-    assert one.client("http://h/", ask(FOUR, f"as {TWO}")) == [f"{TWO}, {FOUR}"]
+    assert one.receive("http://h/", ask(FOUR, f"as {TWO}")) == [f"{TWO}, {FOUR}"]
 
 
 def test_messages_of_bytes_have_ids_too() -> None:
     one = player((True, b"\xff" + THREE.encode()), (False, b"\x00\xe9" + THREE.encode()))
-    assert one.client("http://h/", b"\xff" + FOUR.encode()) == [b"\x00\xe9" + FOUR.encode()]
+    assert one.receive("http://h/", b"\xff" + FOUR.encode()) == [b"\x00\xe9" + FOUR.encode()]
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def test_messages_of_bytes_have_ids_too() -> None:
 )
 def test_what_differs_in_more_is_another_message(stored: Payload, said: Payload) -> None:
     one = player((True, stored), (False, "reply"))
-    assert one.client("http://h/", said) is None
+    assert one.receive("http://h/", said) is None
 
 
 @pytest.mark.parametrize("chosen", [THREE, FOUR])
 def test_an_id_that_the_site_gave_was_chosen(chosen: str) -> None:
     told = player((False, f"items: {chosen.upper()}"), (True, ask(THREE)), (False, "three"))
-    told.opened()
-    assert told.client("http://h/", ask(FOUR)) is None
+    told.open()
+    assert told.receive("http://h/", ask(FOUR)) is None
     shown = player((True, ask(THREE)), (False, "three"), given=frozenset([chosen]))
-    assert shown.client("http://h/", ask(FOUR)) is None
+    assert shown.receive("http://h/", ask(FOUR)) is None
 
 
 def test_an_id_that_another_socket_was_told_was_chosen() -> None:
@@ -77,10 +77,10 @@ def test_an_id_that_another_socket_was_told_was_chosen() -> None:
         0,
         named=shared,
     )
-    first.opened()
+    first.open()
     asked = Conversation("http://h/b", "s", 1, ((True, ask(THREE)), (False, "three")))
     assert (
-        Player(RecordedConversations([asked]), 0, given=lambda one: False, named=shared).client(
+        Player(RecordedConversations([asked]), 0, given=lambda one: False, named=shared).receive(
             "http://h/b", ask(FOUR)
         )
         is None
@@ -89,16 +89,16 @@ def test_an_id_that_another_socket_was_told_was_chosen() -> None:
 
 def test_an_id_is_not_taken_for_two() -> None:
     one = player((True, ask(ONE)), (True, ask(THREE)), (False, "three"))
-    one.client("http://h/", ask(TWO))
+    one.receive("http://h/", ask(TWO))
     assert (
-        one.client("http://h/", ask(ONE)) is None
+        one.receive("http://h/", ask(ONE)) is None
     )  # which was said for nothing yet, but stands for the first
     assert match_drawn_ids(ask(THREE), ask(FOUR)) == {THREE: FOUR}
 
 
 def test_without_a_rule_ids_count() -> None:
     assert (
-        Player(RecordedConversations([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).client(
+        Player(RecordedConversations([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).receive(
             "http://h/", ask(TWO)
         )
         is None

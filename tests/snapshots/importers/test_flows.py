@@ -102,7 +102,7 @@ def test_flows_that_failed_are_taken_as_that(tmp_path: Path) -> None:
         assert len(notes_on_left_out(snapshot)) == 2
     request = failure.request
     assert (request.method, request.url, request.body) == ("POST", "http://dead.test/0", b"sent")
-    assert (failure.reason, failure.told, failure.session) == ("refused", said[0], "alice")
+    assert (failure.reason, failure.message, failure.session) == ("refused", said[0], "alice")
     assert failure.moment == datetime(1970, 1, 1, 0, 16, 40, tzinfo=UTC)
 
 

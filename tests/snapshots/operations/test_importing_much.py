@@ -71,7 +71,7 @@ def test_captures_sorted_on_disk_are_those_of_the_index(tmp_path: Path, damaged:
     if damaged:
         data = path.read_bytes()
         path.write_bytes(data[:20_000] + bytes(100) + data[20_100:-50])
-    with OnDisk() as held, Snapshot.open(path) as indexed, Snapshot.open(path, aside=held) as source:
+    with OnDisk() as held, Snapshot.open(path) as indexed, Snapshot.open(path, spill=held) as source:
         assert list(source.captures()) == []
         assert source.notes == indexed.notes
         found = list(held.captures())

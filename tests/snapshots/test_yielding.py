@@ -172,6 +172,7 @@ def test_the_newest_entry_stays_however_large() -> None:
 LONG = "x" * 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ask",
     [

@@ -192,6 +192,7 @@ def test_a_program_starts_in_an_empty_folder_with_no_keys_but_those_named(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "leaves",
     [

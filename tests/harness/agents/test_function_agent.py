@@ -89,6 +89,7 @@ class Called:
         return self.search(attempt, str(self.folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_function_calls_tools_whether_it_is_async_or_not(tmp_path: Path, waits: bool) -> None:
     with stillweb.Writer.open(tmp_path / "site") as writer:

@@ -111,6 +111,7 @@ def test_a_fault_is_got_over(provider: tuple[str, bool], tmp_path: Path) -> None
     assert summarise(files.path).means["em"].mean == 1.0
 
 
+@pytest.mark.slow
 def test_the_last_call_may_call_no_tool(provider: tuple[str, bool], tmp_path: Path) -> None:
     from stillweb.harness.agents.attempt import Limits
 

@@ -247,6 +247,7 @@ def test_a_run_whose_agent_is_gone_says_so(tmp_path):
         certify(files.path, times=1)
 
 
+@pytest.mark.slow
 def test_a_run_repeats_wherever_it_is_asked_from(tmp_path, capsys, monkeypatch):
     """The agent's path counts from where the run was begun; a folder there with our package's name is not imported for it."""
     write_script(tmp_path, {"agent": "script", "default": {"answer": "x"}})

@@ -145,6 +145,7 @@ def test_each_tool_tells_what_it_caused(call: Call) -> None:
     assert waited == want
 
 
+@pytest.mark.slow
 def test_long_lists_are_cut_and_a_missing_page_is_an_error(call: Call) -> None:
     many = events(call("browser_navigate", url=f"{SITE}/many").text)
     assert len(many) == 26

@@ -171,6 +171,7 @@ def test_pages_have_a_strict_policy_and_the_frames_another_origin(url: str) -> N
     assert get(frame[1], {"Origin": "https://evil.test"})[0] == 403
 
 
+@pytest.mark.slow
 def test_foreign_pages_are_refused_and_forms_without_the_token_too(url: str, world: Path) -> None:
     for path in PAGES:
         address = addressed(url, path)

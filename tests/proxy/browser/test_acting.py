@@ -181,6 +181,7 @@ def test_what_is_cut_within_a_character_is_read_as_whole_text(browser: Browsing,
     assert sight.state["fields"][1]["value"] == "\ufffd"
 
 
+@pytest.mark.slow
 def test_the_state_of_a_box_that_only_its_label_draws_is_read(browser: Browsing, site: str) -> None:
     sight, _ = after(browser, f"{site}/styled", "- check: Beside")
     boxes = [(one["label"], one["checked"]) for one in sight.state["fields"]]

@@ -152,6 +152,7 @@ def test_banners_in_frames_and_shadow_roots_are_closed(browser: Browsing, site: 
     }
 
 
+@pytest.mark.slow
 def test_a_banner_without_refusal(browser: Browsing, site: str) -> None:
     wanted = {
         "choices alone": ("Cookie settings, Reject all", ["no"]),

@@ -97,6 +97,7 @@ def test_they_are_reached_where_private_hosts_are_allowed(tmp_path: Path, origin
         assert get(recorder, f"{host}:{origin.port}").endswith(b"inside")
 
 
+@pytest.mark.slow
 def test_the_recorder_never_asks_itself(tmp_path: Path) -> None:
     """Where a proxy knows only some names of its own address, a request by another name becomes hundreds, without end."""
     hosts = [host for host in HERE if host not in ("[::1]", "[::]")]  # it listens at 127.0.0.1

@@ -95,6 +95,7 @@ def test_a_page_with_another_token_in_its_form_is_the_same(tmp_path: Path) -> No
     assert [c.kind for c in found.captures] == ["changed"]
 
 
+@pytest.mark.slow
 def test_bodies_too_large_for_memory_differ_wherever_they_do(tmp_path: Path) -> None:
     def of(end: bytes) -> Callable[[Writer], None]:
         return lambda writer: record(writer, f"{SITE}/dump", bytes(IN_MEMORY) + end)  # type: ignore[return-value]

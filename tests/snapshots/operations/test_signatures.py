@@ -230,6 +230,7 @@ from wacz.main import main
 sys.exit(main(sys.argv[1:]))"""
 
 
+@pytest.mark.slow
 def test_a_stamped_snapshot_is_verified_by_py_wacz(tmp_path: Path) -> None:
     python = Path(__file__).resolve().parents[3] / ".venv-peers/bin/python"
     if not python.exists():

@@ -328,13 +328,13 @@ def _messages(reasons: Iterable[tuple[str, str]]) -> list[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for task_id, why in reasons:
         by_reason[why].append(task_id)
-    lines_told = []
+    described = []
     for why, ids in by_reason.items():
         if len(ids) <= MOST_LEFT_OUT:
-            lines_told += [f"{task_id}: {why}" for task_id in ids]
+            described += [f"{task_id}: {why}" for task_id in ids]
         else:
-            lines_told.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
-    return lines_told
+            described.append(f"{ids[0]} and {len(ids) - 1} more: {why}")
+    return described
 
 
 def _scored_otherwise(a: Sequence[Outcome], b: Sequence[Outcome]) -> dict[str, str]:

@@ -618,15 +618,11 @@ class Player:
             return None
         # server messages that came by time before this message
         late = [self._late(one) for one in fits]
-        held = any(not self._due(one, at) for one in fits for at in range(*self._span(one)))
+        waiting = [[at for at in range(*self._span(one)) if not self._due(one, at)] for one in fits]
         leading = self._awaited[id(fits[0])]
-        self._held += [
-            (leading[at], fits[0].messages[at][1])
-            for at in range(*self._span(fits[0]))
-            if not self._due(fits[0], at)
-        ]
+        self._held += [(leading[at], fits[0].messages[at][1]) for at in waiting[0]]
         self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
-        if held:
+        if any(waiting):
             self._doubt(WRITE)
         self._alive = fits
         self._count += 1
@@ -1381,9 +1377,8 @@ class Socket:
         self._marked = marked
         self._aside = in_thread
         self._judging: asyncio.Task[None] | None = None
-        self._later: list[
-            Callable[[], None]
-        ] = []  # what came while a message was judged, or waited for its turn
+        # what came while a message was judged, or waited for its turn
+        self._later: list[Callable[[], None]] = []
         self._cut = Frames(websocket_size)
         self._arrived: deque[bytes] = deque()  # pieces that no turn has come to yet
         self._size = 0  # of the parts

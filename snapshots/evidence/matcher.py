@@ -393,9 +393,13 @@ class Matcher:
             return missed
         allowed = {c.place for c in fit}
         # of the very same question, else of one that comes to the same; those that differ in secrets come in turn
-        if not own:
-            targets.sort(key=lambda t: (t.event.key in past.last, t.observations[0].capture))
-        ranked_targets = sorted(targets, key=lambda t: t.event.key != asked.event.key)
+        ranked_targets = sorted(
+            targets,
+            key=lambda t: (
+                t.event.key != asked.event.key,
+                not own and (t.event.key in past.last, t.observations[0].capture),
+            ),
+        )
         target = next(
             t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
         )

@@ -681,10 +681,12 @@ class Model:
         They were sent in a `past`, or else before the answer, and are lacking now.
         """
         factors: dict[int, float] = {}
-        now = _sent_with(t, *past) if past else set[str]()
+        now = _sent_with(t, *past) - self._usual_words() if past else set[str]()
+        if past and not now:
+            return factors
         for o in target.observations:
             senders = self._senders(o.history)
-            sent = (now if past else _sent(t, o)) - self._usual_words()
+            sent = now if past else _sent(t, o) - self._usual_words()
             shown = sent & self._shown(o.capture)
             own = {word for word in sent if senders.get(word, t) == t}
             if own and 2 * len(own & shown) >= len(own):

@@ -207,10 +207,10 @@ def _without_now(body: bytes, date: str | None) -> bytes:
     if date is None or _MOMENT.search(body) is None:
         return body
     try:
-        date_told = parsedate_to_datetime(date)
+        named = parsedate_to_datetime(date)
     except ValueError:
         return body
-    made = (date_told if date_told.tzinfo else date_told.replace(tzinfo=UTC)).timestamp()
+    made = (named if named.tzinfo else named.replace(tzinfo=UTC)).timestamp()
 
     def blanked(match: re.Match[bytes]) -> bytes:
         text = match[0].decode()

@@ -54,8 +54,8 @@ def with_moments(stored: Payload, message: Payload, passed: float, now: float) -
             end = other.end()
     if not parts:
         return message
-    text_now = "".join((*parts, text[end:]))
-    return text_now if isinstance(message, str) else text_now.encode("latin-1")
+    moved = "".join((*parts, text[end:]))
+    return moved if isinstance(message, str) else moved.encode("latin-1")
 
 
 def tells_moment(text: str) -> bool:

@@ -181,9 +181,8 @@ class ResponseHeads(_http1.Http1Client):
                     self.buf += head
                     if not (_INTERIM.match(head) and self.buf.maybe_extract_lines() is not None):
                         break
-                    yield commands.Log(
-                        "An interim answer is passed over.", DEBUG
-                    )  # a turn can end at a command
+                    # a turn can end at a command
+                    yield commands.Log("An interim answer is passed over.", DEBUG)
             except Unreadable as why:
                 yield from self._fail(str(why))
                 return

@@ -361,7 +361,7 @@ def test_what_a_large_request_comes_to_is_computed_beside_the_event_loop(
 def test_a_large_request_is_searched_for_what_its_page_drew_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of 1 MB held all others for 45 ms."""
+    """The search of a body of 1 MB held all other requests for 45 ms."""
     where, search = set[str](), drawn_ids.tokens_in
 
     def watched(said: Any) -> list[str]:

@@ -16,7 +16,7 @@ import rfc8785
 
 from stillweb.harness.tools.contract import ToolResult, fill_template, load
 from stillweb.harness.tools.reader_common import page
-from stillweb.harness.tools.store import FoundPage, Visit, client_text
+from stillweb.harness.tools.store import FoundPage, Visit, httpx_text
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Request
@@ -171,7 +171,7 @@ class SerperTool:
         if response is None:
             return "", say("no_connection", url=url, host=urlsplit(url).hostname), found
         try:
-            text = client_text(response)
+            text = httpx_text(response)
         except EncodingProblem:
             return "", say("not_decoded", url=url), found
         if not 200 <= response.status < 300:

@@ -21,7 +21,6 @@ from stillweb.snapshots.decompression import DEFLATE, GZIP, IN_MEMORY, ZLIB, Inf
 from stillweb.snapshots.evidence.confidence import SERVED, Confidence, combine
 from stillweb.snapshots.evidence.lookup import confidence_of
 from stillweb.snapshots.http import encodings
-from stillweb.snapshots.http.charsets import header_charset
 from stillweb.snapshots.http.encodings import EncodingProblem
 from stillweb.snapshots.request import Headers, Request, with_authorization
 from stillweb.snapshots.text.freezing import text_address, view_text_address
@@ -350,16 +349,6 @@ def header_text(value: str) -> str:
         return value
 
 
-def client_text(response: Response) -> str:
-    """Decode a body as httpx does: by the charset of Content-Type if Python knows it, else UTF-8; never an error.
-
-    Raise EncodingProblem where httpx could not decode the content encoding.
-    """
-    body = encodings.decode(response.body, response.header("content-encoding"))
-    name = text_codec(header_charset(response.header("content-type")))
-    return body.decode(name, "replace")
-
-
 def httpx_text(response: Response) -> str:
     """Return the body as text, by the charset of Content-Type if Python knows it, else UTF-8.
 
@@ -372,17 +361,13 @@ def httpx_text(response: Response) -> str:
 
 
 def _charset(content_type: str | None) -> str:
+    """Return the name of the Python codec for a media type; `utf-8` if it is unknown or no text encoding (`hex`)."""
     message = Message()
     message["content-type"] = content_type or ""
-    label = message.get_content_charset()
-    return text_codec(label)
-
-
-def text_codec(label: str | None) -> str:
-    """Return the name of the Python codec for a charset label; `utf-8` if unknown or no text encoding (`hex`)."""
+    label = message.get_content_charset() or "utf-8"
     try:
-        b"a".decode(label or "utf-8", "replace")
-        return codecs.lookup(label or "utf-8").name
+        b"a".decode(label, "replace")
+        return codecs.lookup(label).name
     except (LookupError, UnicodeError):
         return "utf-8"
 

@@ -670,7 +670,7 @@ class Connection(ConnectionReader):
 
         self.write(handshake(request, talk.player.protocol))
         self._socket = talk.socket = Socket(
-            url, talk.player, write, self.close, talk.note_stray, talk.note_doubt, talk.note_message,
+            talk.player, write, self.close, talk.note_stray, talk.note_doubt, talk.note_message,
             in_thread=aside, read_on=self.read_on, secrets=talk.secrets, marked=url != request.url,
         )  # fmt: skip
         state.note_socket(self._socket)

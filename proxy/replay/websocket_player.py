@@ -508,15 +508,36 @@ class RecordedConversations:
         return found
 
 
+@dataclass(slots=True)
+class _Learned:
+    """Values that the client has in place of a conversation's recorded ones, and the rules that were needed to see it."""
+
+    ids: dict[str, str] = field(default_factory=dict)  # recorded id -> the client's
+    numbers: dict[object, object] = field(
+        default_factory=dict
+    )  # a number or name by which it counts, likewise
+    echoes: list[Echo] = field(default_factory=list)  # values that the server repeats
+    counts: dict[Spot, MessageCount] | None = None  # where the client counts, once that was asked for
+    rules: dict[str, None] = field(default_factory=dict)  # ids of the rules, in the order of their use
+
+    def add(self, other: _Learned) -> None:
+        self.ids.update(other.ids)
+        self.numbers.update(other.numbers)
+        self.echoes += other.echoes
+        self.rules.update(other.rules)
+
+
 class Player:
     """The replay of an address's conversations to one client. Sans-io: messages in, messages out.
 
-    `turn` is the number of sockets that the session opened at this address before, `url` the address of the conversation
-    that is followed at first. `ambiguous` is set once the conversations that still fit differ in what the server says, or a
-    message was not recorded here. `written` returns the writes (event numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded
-    after such a write waits until the write is `made`. `given` returns True if the site issued an id by HTTP;
-    without `given`, a message with other ids than the recorded ones is a different message. `named` collects
-    the ids sent to all sockets of the session. `long`: a turn may take long.
+    `turn` is the number of sockets that the session opened at this address before. `written` returns the writes (event
+    numbers and keys) that a recorded session sent by HTTP to the socket's site: a server message recorded after such a
+    write waits until the client has made it, too. `given` returns True if the site issued an id by HTTP; without
+    `given`, a message with other ids than the recorded ones is a different message. `named` collects the ids sent to
+    all sockets of the session.
+
+    `url` is the address of the conversation that is followed at first. `ambiguous` is set once the conversations that
+    still fit differ in the server's next messages, or a message was not recorded here. `long`: a turn may take seconds.
     """
 
     def __init__(
@@ -548,16 +569,8 @@ class Player:
         self._given = given
         self._now = now
         self._named = set[str]() if named is None else named
-        # for each conversation: recorded id -> the client's own
-        self._ids: dict[int, dict[str, str]] = {id(one): {} for one in known}
-        # for each conversation: what the server repeats of messages that rules joined, and these rules
-        self._echoes: dict[int, list[Echo]] = {id(one): [] for one in known}
-        self._joined: dict[int, dict[str, None]] = {id(one): {} for one in known}
-        # for each conversation: where its client counts, and the recorded numbers with the client's own
-        self._counted: dict[int, dict[Spot, MessageCount]] = {}
-        self._numbers: dict[int, dict[object, object]] = {id(one): {} for one in known}
+        self._learned = {id(one): _Learned() for one in known}  # by the id() of a conversation
         self._messages: dict[tuple[str, Payload], Request] = {}  # those that are being compared
-        self._timed: set[int] = set()  # ids of conversations in which the client sent other timestamps
         self._reordered = False  # a message, or a member of one, came in another place than recorded
         self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
@@ -572,7 +585,7 @@ class Player:
         """Return the server's first messages."""
         return self._next_messages()
 
-    def receive(self, url: str, message: Payload) -> list[Payload] | None:
+    def receive(self, message: Payload) -> list[Payload] | None:
         """Return the server's messages after a client's message; None if it was not recorded here."""
         try:
             return self._replies_to(message)
@@ -608,7 +621,7 @@ class Player:
         if not fits and doubtful:  # with another secret or id the server may have said something else
             self.ambiguous = True
             one = doubtful[0]
-            own = renumbered(message, _turned(self._ids[id(one)]))
+            own = renumbered(message, _turned(self._learned[id(one)].ids))
             if self._same(one.url, one.messages[one.client_places()[self._count]][1], own) is None:
                 self._most = OTHER_SECRET
         fits = fits or doubtful
@@ -651,7 +664,8 @@ class Player:
 
     def _compared(self, one: Conversation, at: int, message: Payload) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
-        stored, own = one.messages[at][1], self._ids[id(one)]
+        stored, learned = one.messages[at][1], self._learned[id(one)]
+        own = learned.ids
         known_ids = renumbered(message, _turned(own))
         if self._names_another(one, stored, known_ids):
             return False
@@ -671,9 +685,9 @@ class Player:
             else self._by_rule(one, stored, known)
         )
         if found is not False:
-            self._ids[id(one)].update(ids)
+            own.update(ids)
             if timed is not known_ids:
-                self._timed.add(id(one))
+                learned.rules["timestamp"] = None
         return None if known is not known_ids and found else found
 
     def _skip_beats(self) -> bool:
@@ -727,29 +741,25 @@ class Player:
         return self._with_own_ids([what for from_client, what in after if not from_client and _is_beat(what)])
 
     def _inherit(self, one: Conversation, other: Conversation) -> None:
-        """Keep what is known of a conversation for a copy of it."""
+        """Let a copy of a conversation share what was learned of it."""
         self._former += [one, other]
-        self._ids[id(other)] = self._ids[id(one)]
-        self._echoes[id(other)] = self._echoes[id(one)]
-        self._joined[id(other)] = self._joined[id(one)]
-        self._numbers[id(other)] = self._numbers[id(one)]
-        self._counted[id(other)] = self._counts(one)
-        if id(one) in self._timed:
-            self._timed.add(id(other))
+        self._counts(one)  # before its messages are moved
+        self._learned[id(other)] = self._learned[id(one)]
 
     def _by_rule(self, one: Conversation, stored: Payload, message: Payload) -> bool | None:
         """Return True if rules that are sure make a message the recorded one, None if others do; else False."""
         if self._given is None:
             return False
+        learned = self._learned[id(one)]
         (was_bare, numbers), (own_bare, own_numbers) = _numbered(stored), _numbered(message)
         if (
             len(numbers) == len(own_numbers)
             and numbers != own_numbers
             and self._same(one.url, was_bare, own_bare)
         ):
-            self._echoes[id(one)] += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
+            learned.echoes += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
             if isinstance(message, bytes) and (packet := split_numbered(message, True)) and packet.client:
-                self._joined[id(one)]["visit-id"] = None
+                learned.rules["visit-id"] = None
                 return None
             return True
         (*around, recorded), (*own_around, own) = _framed(stored), _framed(message)
@@ -760,14 +770,15 @@ class Player:
         if not names:
             return None if self._but_for_count(one, stored, message) else False
         rules = [rule for rule in builtin().rules if rule.id in names.split("+")]
-        self._joined[id(one)].update(dict.fromkeys(rule.id for rule in rules))
-        self._echoes[id(one)] += echoes(*(repeated_values(each, builtin().rules) for each in (asked, was)))
+        learned.rules.update(dict.fromkeys(rule.id for rule in rules))
+        learned.echoes += echoes(*(repeated_values(each, builtin().rules) for each in (asked, was)))
         return True if all(rule.certain for rule in rules) else None
 
     def _counts(self, one: Conversation) -> dict[Spot, MessageCount]:
-        if id(one) not in self._counted:
-            self._counted[id(one)] = _counted(one)
-        return self._counted[id(one)]
+        learned = self._learned[id(one)]
+        if learned.counts is None:
+            learned.counts = _counted(one)
+        return learned.counts
 
     def _but_for_count(self, one: Conversation, stored: Payload, message: Payload) -> bool:
         """Return True if a message differs from the recorded one only in numbers by which its client counts.
@@ -778,7 +789,7 @@ class Player:
         apart = [spot for spot in was if was[spot] != own.get(spot)]
         if not apart or was.keys() != own.keys():
             return False
-        known, new = self._numbers[id(one)], dict[object, object]()
+        known, new = self._learned[id(one)].numbers, dict[object, object]()
         for spot in apart:
             if was[spot] in known:
                 if known[was[spot]] != own[spot]:
@@ -792,13 +803,13 @@ class Player:
                 if count is None or (count.contents < COUNTED and count.turns.get(self._count) != own[spot]):
                     return False
             new[was[spot]] = own[spot]
-        self._joined[id(one)]["counted"] = None
+        self._learned[id(one)].rules["counted"] = None
         known.update(new)
         return True
 
     def _names_another(self, one: Conversation, stored: Payload, message: Payload) -> bool:
         """Return True if a frame of STOMP has the recorded name of a subscription or transaction for another one."""
-        names = self._numbers[id(one)]
+        names = self._learned[id(one)].numbers
         was, own = (_spots(what) for what in (stored, message)) if names else ({}, {})
         spot = ("id",) if was.get(_FRAME) == "UNSUBSCRIBE" else ("transaction",)
         return was.get(_FRAME) in _STOMP_COMMANDS and names.get(was.get(spot), own.get(spot)) != own.get(spot)
@@ -810,7 +821,7 @@ class Player:
         """
         if self._given is None:  # other orders are served by rules only
             return None
-        renamed = renumbered(message, _turned(self._ids[id(one)]))
+        renamed = renumbered(message, _turned(self._learned[id(one)].ids))
         value = self._unordered(one.url, renamed)
         end = next((n for n in range(at, len(one.messages)) if not one.messages[n][0]), len(one.messages))
         for place in range(at, end):
@@ -884,11 +895,8 @@ class Player:
             n + more * (n >= stop): what for n, what in awaited if not end <= n < stop
         }
         self._inherit(leads, longer)
-        if self._ids[id(one)] is not self._ids[id(leads)]:
-            self._ids[id(longer)].update(self._ids[id(one)])
-            self._echoes[id(longer)] += self._echoes[id(one)]
-            self._joined[id(longer)].update(self._joined[id(one)])
-            self._numbers[id(longer)].update(self._numbers[id(one)])
+        if self._learned[id(one)] is not self._learned[id(leads)]:
+            self._learned[id(longer)].add(self._learned[id(one)])
         return longer
 
     def step(self, number: int) -> list[Payload]:
@@ -966,29 +974,26 @@ class Player:
 
     def was_recorded(self, message: Payload) -> bool:
         """Return True if a client's message was recorded, though not where it came now."""
-        known = (self._ids, self._echoes, self._joined, self._numbers, self._timed)
-        before = deepcopy(known)
+        before = deepcopy(self._learned)
         found = any(
             self._compared(one, at, message) is not False
             for one in self._alive
             for at in one.client_places()[max(0, self._count - AHEAD) : self._count + AHEAD]
         )
-        self._ids, self._echoes, self._joined, self._numbers, self._timed = before
+        self._learned = before
         return found
 
     @property
     def rules(self) -> str:
         """Return the rules needed to match the client's messages, joined by "+"; "" if none was."""
-        leads = id(self._alive[0])
+        learned = self._learned[id(self._alive[0])]
+        needed = {
+            "timestamp": "timestamp" in learned.rules,
+            "visit-id": learned.ids,
+            "order": self._reordered,
+        }
         return "+".join(
-            rule
-            for rule, needed in (
-                ("timestamp", leads in self._timed),
-                ("visit-id", bool(self._ids[leads])),
-                ("order", self._reordered),
-                *((rule, True) for rule in self._joined[leads]),
-            )
-            if needed
+            dict.fromkeys([*(rule for rule, is_needed in needed.items() if is_needed), *learned.rules])
         )
 
     @property
@@ -1018,7 +1023,7 @@ class Player:
 
     def _align(self, one: Conversation, messages: list[Payload], sent: list[Payload]) -> bool:
         """Let the ids that a client is `sent` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""
-        ids, leads, alike = self._ids[id(one)], self._alive[0], len(messages) == len(sent)
+        ids, leads, alike = self._learned[id(one)].ids, self._alive[0], len(messages) == len(sent)
         at, own = self._at, self._span(one)[0] + self._told
         for number, (stored, own_message) in enumerate(zip(messages, sent, strict=False)):
             if renumbered(stored, ids) == own_message:
@@ -1041,15 +1046,17 @@ class Player:
 
     def _with_own_ids(self, messages: list[Payload]) -> list[Payload]:
         """Replace recorded ids by the client's own in messages to send."""
-        ids, found = self._ids[id(self._alive[0])], self._echoes[id(self._alive[0])]
-        own = [self._with_own_counts(_echoing(renumbered(one, ids), found)) for one in messages]
+        learned = self._learned[id(self._alive[0])]
+        own = [
+            self._with_own_counts(_echoing(renumbered(one, learned.ids), learned.echoes)) for one in messages
+        ]
         self._named.update(plain_id(value) for one in own for value in ids_in(one))
         return own
 
     def _with_own_counts(self, message: Payload) -> Payload:
         """Return a server's message with the numbers that its client gave to what it answers."""
         one = self._alive[0]
-        numbers = self._numbers[id(one)]
+        numbers = self._learned[id(one)].numbers
         if not numbers:
             return message
         values = _spots(message)
@@ -1064,7 +1071,7 @@ class Player:
         given = self._given
         if not apart or given is None:
             return {}
-        ids = self._ids[id(one)]
+        ids = self._learned[id(one)].ids
         before, after = (
             "\n".join(_text(what) for from_client, what in part if not from_client)
             for part in (one.messages[:at], one.messages[at:])
@@ -1351,7 +1358,6 @@ class Socket:
 
     def __init__(
         self,
-        url: str,
         player: Player,
         write: Callable[[bytes], None],
         close: Callable[[], None],
@@ -1364,7 +1370,6 @@ class Socket:
         secrets: Secrets | None = None,
         marked: bool = False,
     ) -> None:
-        self._url = url
         self._player = player
         self._read_on = read_on
         self._write = write
@@ -1527,7 +1532,7 @@ class Socket:
         """Compare a client's message with the recorded ones; return what sends the answer."""
         message = self._secrets.to_stored(message)
         expected = self._player.next_expected()
-        answer = self._player.receive(self._url, message)
+        answer = self._player.receive(message)
         if answer is None:  # the socket stays open: what was recorded may still be said
             note_miss = self._strayed(expected, message)
             return lambda: self._stray(note_miss)

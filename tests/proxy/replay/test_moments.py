@@ -76,21 +76,21 @@ def player(*messages: tuple[bool, Payload], times: tuple[float, ...] = (THEN, TH
 
 def test_a_client_that_names_its_moment_is_answered() -> None:
     one = player((True, at(STORED)), (False, "done"))
-    assert one.receive("http://h/", at(SAID)) == ["done"]
+    assert one.receive(at(SAID)) == ["done"]
     assert (one.ambiguous, one.rules) == (True, "timestamp")
 
 
 def test_ids_are_drawn_beside_moments() -> None:
     mine, theirs = "0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f"
     one = player((True, at(STORED, theirs)), (False, f"done {theirs}"))
-    assert one.receive("http://h/", at(SAID, mine)) == [f"done {mine}"]
+    assert one.receive(at(SAID, mine)) == [f"done {mine}"]
     assert one.rules == "timestamp+visit-id"
 
 
 @pytest.mark.parametrize("times", [(THEN, THEN), ()])
 def test_other_words_at_another_moment_are_not_answered(times: tuple[float, ...]) -> None:
     told = player((True, at(STORED)), (False, "done"), times=times)
-    assert told.receive("http://h/", at(SAID, "stop" if times else "run")) is None
+    assert told.receive(at(SAID, "stop" if times else "run")) is None
 
 
 def test_a_request_that_names_its_moment_is_answered_whatever_the_name(tmp_path: Path) -> None:

@@ -217,11 +217,11 @@ def said(*words: str, session: str = "s", begin: int = 1) -> Conversation:
 def test_a_player_releases_what_follows_the_clients_words() -> None:
     player = Player(RecordedConversations([said("a", ">b", ">c", "d", "e", ">f")]), 0)
     assert player.open() == ["a"]
-    assert player.receive("http://h/", "b") == []
-    assert player.receive("http://h/", "c") == ["d", "e"]
+    assert player.receive("b") == []
+    assert player.receive("c") == ["d", "e"]
     assert player.next_expected() == "f"
     assert not player.ambiguous
-    assert player.receive("http://h/", "g") is None
+    assert player.receive("g") is None
     assert player.ambiguous
 
 
@@ -229,10 +229,10 @@ def test_several_conversations_are_told_apart_by_what_is_said() -> None:
     known = [said("a", ">x", "1"), said("a", ">y", "2", begin=5), said("a", ">y", "3", begin=9)]
     player = Player(RecordedConversations(known), 0)
     assert player.open() == ["a"]
-    assert player.receive("http://h/", "y") == ["2"]
+    assert player.receive("y") == ["2"]
     assert player.ambiguous  # the third said otherwise
     second = Player(RecordedConversations(known), 2)
-    assert (second.open(), second.receive("http://h/", "y")) == (["a"], ["3"])
+    assert (second.open(), second.receive("y")) == (["a"], ["3"])
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_message_with_another_secret_is_not_surely_the_recorded_one(
     if text:
         player = Player(RecordedConversations([said(f">{stored!s}", "welcome")]), 0)
         assert player.open() == []
-        assert player.receive("http://h/", now) == (None if found is False else ["welcome"])
+        assert player.receive(now) == (None if found is False else ["welcome"])
         assert player.ambiguous is (found is not True)
 
 
@@ -339,7 +339,7 @@ def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:
     assert found is not None
     player = Player(RecordedConversations([found]), 0)
     assert player.open() == ["a"]
-    assert player.receive("http://h/", "b") == ["late", "c"]  # it had come when that was said
+    assert player.receive("b") == ["late", "c"]  # it had come when that was said
 
 
 def test_what_time_brought_comes_with_the_step_after_which_it_was_seen() -> None:
@@ -350,15 +350,15 @@ def test_what_time_brought_comes_with_the_step_after_which_it_was_seen() -> None
     assert found is not None
     player = Player(RecordedConversations([found]), 0)
     assert [player.open(), player.step(1), player.step(2)] == [["a"], ["at 1"], ["at 2"]]
-    assert [player.step(3), player.receive("http://h/", "ask")] == [[], ["answer"]]
+    assert [player.step(3), player.receive("ask")] == [[], ["answer"]]
     assert [player.step(4), player.step(5), player.ambiguous] == [["at 4"], [], False]
     hasty = Player(RecordedConversations([found]), 0)
     assert [hasty.open(), hasty.step(9)] == [["a"], ["at 1", "at 2"]]
-    assert hasty.receive("http://h/", "ask") == ["answer", "at 4"]
+    assert hasty.receive("ask") == ["answer", "at 4"]
     other = conversation({"url": "http://h/", "messages": messages[:1] + messages[3:], "looked": 1})
     assert other is not None
     both = Player(RecordedConversations([found, other]), 0)
-    assert [both.open(), both.receive("http://h/", "ask")] == [["a"], ["at 1", "at 2", "answer"]]
+    assert [both.open(), both.receive("ask")] == [["a"], ["at 1", "at 2", "answer"]]
     assert both.ambiguous
 
 

@@ -73,29 +73,29 @@ def answering(*messages: tuple[bool, str | bytes], by_rule: bool = True) -> Play
 
 def test_words_between_which_the_server_said_nothing_come_in_any_order() -> None:
     one = answering(*[(True, what) for what in ("a", "b", "c")], (False, "abc"), (True, "d"), (False, "e"))
-    assert [one.receive("http://h/", what) for what in ("c", "a", "b", "d")] == [[], [], ["abc"], ["e"]]
+    assert [one.receive(what) for what in ("c", "a", "b", "d")] == [[], [], ["abc"], ["e"]]
     assert (one.ambiguous, one.rules) == (True, "order")
 
 
 def test_a_word_does_not_overtake_what_the_server_said() -> None:
     one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
-    assert one.receive("http://h/", "b") is None
+    assert one.receive("b") is None
     assert (one.was_recorded("b"), one.was_recorded("c")) == (True, False)
-    assert [one.receive("http://h/", "a"), one.receive("http://h/", "b")] == [["1"], ["2"]]
+    assert [one.receive("a"), one.receive("b")] == [["1"], ["2"]]
     assert one.ambiguous  # the real server had heard "b" before
 
 
 def test_an_answer_after_a_message_that_was_not_recorded_is_unsure() -> None:
     """The real server counts what it was told, as a basket does, though replay could not answer it."""
     one = answering((True, "take a kettle"), (False, "1 in the basket"))
-    assert one.receive("http://h/", "take a pot") is None
-    assert one.receive("http://h/", "take a kettle") == ["1 in the basket"]
+    assert one.receive("take a pot") is None
+    assert one.receive("take a kettle") == ["1 in the basket"]
     assert one.ambiguous
 
 
 def test_without_rules_the_order_is_as_recorded() -> None:
     one = answering((True, "a"), (True, "b"), (False, "1"), by_rule=False)
-    assert one.receive("http://h/", "b") is None
+    assert one.receive("b") is None
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_repeated_members_come_in_any_order(stored: str | bytes, said: str | byt
         assert without_order(stored) is None
         return
     one = answering((True, stored), (False, "ok"))
-    assert one.receive("http://h/", said) == ["ok"]
+    assert one.receive(said) == ["ok"]
     assert one.ambiguous
 
 
@@ -132,7 +132,7 @@ def test_repeated_members_come_in_any_order(stored: str | bytes, said: str | byt
     ],
 )
 def test_other_members_are_another_message(stored: str | bytes, said: str | bytes) -> None:
-    assert answering((True, stored), (False, "ok")).receive("http://h/", said) is None
+    assert answering((True, stored), (False, "ok")).receive(said) is None
 
 
 BEAT, ALIVE = (True, '{"type":"ping"}'), (False, '{"type":"pong"}')
@@ -145,8 +145,8 @@ def test_time_decides_how_many_signs_of_life_there_are() -> None:
         return answering((True, "a"), (False, "1"), BEAT, ALIVE, (False, "news"), (True, "b"), (False, "2"))
 
     fewer, more = one(), one()
-    assert [fewer.receive("http://h/", what) for what in ("a", "b")] == [["1"], ["news", "2"]]
-    said = [more.receive("http://h/", what) for what in ("a", '{"type":"ping"}', '{"type":"ping"}', "b")]
+    assert [fewer.receive(what) for what in ("a", "b")] == [["1"], ["news", "2"]]
+    said = [more.receive(what) for what in ("a", '{"type":"ping"}', '{"type":"ping"}', "b")]
     assert said == [["1"], [ALIVE[1], "news"], [ALIVE[1]], ["2"]]
     assert not fewer.ambiguous
     assert not more.ambiguous
@@ -167,7 +167,7 @@ def test_each_heartbeat_is_answered_by_its_own_number() -> None:
         (True, "b"),
         (False, "2"),
     )
-    said = [one.receive("http://h/", what) for what in ("a", beat(4), beat(5), beat(6), "b")]
+    said = [one.receive(what) for what in ("a", beat(4), beat(5), beat(6), "b")]
     assert said == [["1"], *([beat(n, "phx_reply", reply)] for n in (4, 5, 6)), ["2"]]
     assert not one.ambiguous
 
@@ -175,9 +175,9 @@ def test_each_heartbeat_is_answered_by_its_own_number() -> None:
 def test_an_empty_object_may_be_a_sign_of_life() -> None:
     """Centrifugo's clients answer its pings so; others may ask with it."""
     one = answering((True, "a"), (False, "1"), (False, "{}"), (True, "{}"), (True, "b"), (False, "2"))
-    assert [one.receive("http://h/", what) for what in ("a", "b")] == [["1", "{}"], ["2"]]
+    assert [one.receive(what) for what in ("a", "b")] == [["1", "{}"], ["2"]]
     assert one.ambiguous
-    assert answering((True, "a"), (False, "1")).receive("http://h/", "{}") is None
+    assert answering((True, "a"), (False, "1")).receive("{}") is None
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_an_empty_object_may_be_a_sign_of_life() -> None:
 )
 def test_signs_of_life_that_were_never_recorded_change_nothing(said: str | bytes) -> None:
     one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
-    assert [one.receive("http://h/", what) for what in ("a", said, "b")] == [["1"], [], ["2"]]
+    assert [one.receive(what) for what in ("a", said, "b")] == [["1"], [], ["2"]]
     assert one.word() == ""
 
 
@@ -204,19 +204,19 @@ def test_time_decides_how_many_receipts_there_are_though_not_for_sure() -> None:
         return answering((True, "a"), (False, "1"), (True, receipt(0)), (True, "b"), (False, "2"))
 
     fewer, more = one(), one()
-    assert [fewer.receive("http://h/", what) for what in ("a", "b", receipt(1))] == [["1"], ["2"], []]
-    said = [more.receive("http://h/", what) for what in ("a", receipt(0), receipt(1), "b", receipt(2))]
+    assert [fewer.receive(what) for what in ("a", "b", receipt(1))] == [["1"], ["2"], []]
+    said = [more.receive(what) for what in ("a", receipt(0), receipt(1), "b", receipt(2))]
     assert said == [["1"], [], [], ["2"], []]
     assert fewer.ambiguous
     assert more.ambiguous
     other = answering((True, "a"), (False, "1"), (True, '{"type":"ack","id":3}'))  # it names a thing
-    assert [other.receive("http://h/", what) for what in ("a", receipt(0))] == [["1"], None]
-    assert other.receive("http://h/", '{"type":"ack","id":4}') is None
+    assert [other.receive(what) for what in ("a", receipt(0))] == [["1"], None]
+    assert other.receive('{"type":"ack","id":4}') is None
 
 
 def test_words_about_life_are_no_sign_of_it() -> None:
     one = answering((True, "a"), (False, "1"))
-    assert one.receive("http://h/", '{"type":"message","text":"ping pong tonight?"}') is None
+    assert one.receive('{"type":"message","text":"ping pong tonight?"}') is None
 
 
 @pytest.mark.parametrize(
@@ -243,9 +243,9 @@ def test_what_a_client_draws_or_counts_is_its_own(
     stored: str | bytes, answer: str | bytes, said: str | bytes, told: str | bytes, sure: bool
 ) -> None:
     one = answering((True, stored), (False, answer))
-    assert one.receive("http://h/", said) == [told]
+    assert one.receive(said) == [told]
     assert one.ambiguous is not sure
-    assert answering((True, stored), (False, answer), by_rule=False).receive("http://h/", said) is None
+    assert answering((True, stored), (False, answer), by_rule=False).receive(said) is None
 
 
 def _call(number: int | str, type: str, **more: object) -> str:
@@ -263,9 +263,9 @@ def test_a_client_counts_its_calls_from_another_number() -> None:
     ]
     one = answering(*recorded, (True, _call(4, "unsubscribe", subscription=3)), (False, _call(4, "result")))
     for n, what in said:
-        assert one.receive("http://h/", _call(n + 6, what)) == [_call(n + 6, "result", of={"id": n})]
-    assert one.receive("http://h/", _call(10, "unsubscribe", subscription=8)) is None  # another subscription
-    assert one.receive("http://h/", _call(10, "unsubscribe", subscription=9)) == [_call(10, "result")]
+        assert one.receive(_call(n + 6, what)) == [_call(n + 6, "result", of={"id": n})]
+    assert one.receive(_call(10, "unsubscribe", subscription=8)) is None  # another subscription
+    assert one.receive(_call(10, "unsubscribe", subscription=9)) == [_call(10, "result")]
     assert (one.ambiguous, one.rules) == (True, "counted")
 
 
@@ -287,7 +287,7 @@ def test_a_client_counts_wherever_its_protocol_has_the_number(call: str, answer:
     ]
     one = answering(*recorded)
     for n, what in enumerate(words):
-        assert one.receive("http://h/", call.format(n + 5, what)) == [answer.format(n + 5)]
+        assert one.receive(call.format(n + 5, what)) == [answer.format(n + 5)]
     assert (one.ambiguous, one.rules) == (True, "counted")
 
 
@@ -306,12 +306,12 @@ def test_a_client_of_stomp_names_what_it_makes() -> None:
 
     own = talk("x", "sub-0", "r-9v2k")
     one = answering(*talk("sub-0", "sub-1", "r-1a"))
-    assert [one.receive("http://h/", own[at][1]) for at in (0, 2)] == [[own[1][1]], [own[3][1]]]
-    assert one.receive("http://h/", "UNSUBSCRIBE\nid:sub-0\nreceipt:r-9v2k\n\n\0") is None  # another one
-    assert one.receive("http://h/", own[4][1]) == [own[5][1]]
+    assert [one.receive(own[at][1]) for at in (0, 2)] == [[own[1][1]], [own[3][1]]]
+    assert one.receive("UNSUBSCRIBE\nid:sub-0\nreceipt:r-9v2k\n\n\0") is None  # another one
+    assert one.receive(own[4][1]) == [own[5][1]]
     assert (one.ambiguous, one.rules) == (True, "counted")
     taken = answering((True, "ACK\nid:1\n\n\0"), (False, "ok"))
-    assert taken.receive("http://h/", "ACK\nid:2\n\n\0") is None  # the server named it
+    assert taken.receive("ACK\nid:2\n\n\0") is None  # the server named it
 
 
 UUIDS = (GIVEN, "5102262d-961e-4115-90e4-0ebc268630e1")
@@ -336,8 +336,8 @@ def test_calls_in_another_order_are_answered_by_the_numbers_of_their_client(
     recorded = [(True, call.format(n, what)) for n, what in zip(ids, "ab", strict=True)]
     recorded += [(False, answer.format(n, what)) for n, what in zip(ids, "ab", strict=True)]
     one = answering(*recorded)
-    assert one.receive("http://h/", call.format(own[0], "b")) == []
-    told = one.receive("http://h/", call.format(own[1], "a"))
+    assert one.receive(call.format(own[0], "b")) == []
+    told = one.receive(call.format(own[1], "a"))
     assert told == [answer.format(own[1], "a"), answer.format(own[0], "b")]
     assert one.ambiguous
 
@@ -346,13 +346,13 @@ def test_a_word_that_a_client_draws_and_is_told_again_is_its_own() -> None:
     drawn, mine = "k3v9q0t7m2x8b4n6a", "a8d2f6h1j5l9q3w7b"
     talk = (True, f'["REQ","{drawn}",{{}}]'), (False, f'["EOSE","{drawn}"]')
     one = answering(*talk)
-    assert one.receive("http://h/", f'["REQ","{mine}",{{}}]') == [f'["EOSE","{mine}"]']
+    assert one.receive(f'["REQ","{mine}",{{}}]') == [f'["EOSE","{mine}"]']
     assert (one.ambiguous, one.rules) == (True, "visit-id")
     named = answering((False, f'["LIST","{drawn}"]'), *talk)  # the site gave it: it was chosen
     named.open()
-    assert named.receive("http://h/", f'["REQ","{mine}",{{}}]') is None
+    assert named.receive(f'["REQ","{mine}",{{}}]') is None
     unanswered = answering(talk[0], (False, '["EOSE"]'))
-    assert unanswered.receive("http://h/", f'["REQ","{mine}",{{}}]') is None
+    assert unanswered.receive(f'["REQ","{mine}",{{}}]') is None
 
 
 def test_numbers_of_things_are_not_counted() -> None:
@@ -361,11 +361,11 @@ def test_numbers_of_things_are_not_counted() -> None:
         for n in (1, 2, 3, 4)
         for pair in ((True, _call(n, "get")), (False, _call(n, "thing", name=f"kettle {n}")))
     ]
-    assert answering(*shelf).receive("http://h/", _call(5, "get")) is None
+    assert answering(*shelf).receive(_call(5, "get")) is None
     apart = [pair for n in (1, 3, 7) for pair in ((True, _call(n, f"get {n}")), (False, _call(n, "thing")))]
-    assert answering(*apart).receive("http://h/", _call(2, "get 1")) is None
+    assert answering(*apart).receive(_call(2, "get 1")) is None
     two = [pair for n in (1, 2) for pair in ((True, _call(n, f"get {n}")), (False, _call(n, "thing")))]
-    assert answering(*two).receive("http://h/", _call(2, "get 1")) is None
+    assert answering(*two).receive(_call(2, "get 1")) is None
 
 
 def test_what_was_written_twice_is_waited_for_twice() -> None:
@@ -377,7 +377,7 @@ def test_what_was_written_twice_is_waited_for_twice() -> None:
 def test_what_was_written_before_the_socket_or_before_the_clients_word_is_not_waited_for() -> None:
     one = player(("a", 4), (">go", 8), ("b", 8), ("c", 10), written=[(0, "old"), (7, "x"), (9, "y")])
     assert one.open() == ["a"]
-    assert one.receive("http://h/", "go") == ["b"]
+    assert one.receive("go") == ["b"]
     assert one.note_write("y") == ["c"]
 
 
@@ -393,7 +393,7 @@ def test_what_follows_a_write_is_said_after_it_though_the_client_speaks_before()
     """Chainlit's page showed the answer to a button that was never pressed."""
     one = player(("a", 4), (">go", 8), ("b", 8), written=[(3, "x")])
     assert one.open() == []
-    assert one.receive("http://h/", "go") == ["b"]
+    assert one.receive("go") == ["b"]
     assert one.note_write("x") == ["a"]
     assert one.ambiguous
 
@@ -406,9 +406,7 @@ def test_each_write_in_another_order_is_unsure_not_the_first_alone() -> None:
         return True
 
     one = player(("0", 1), ("1", 4), ("2", 8), ("3", 12), written=[(3, "a"), (7, "b"), (11, "c")])
-    talk = Socket(
-        "http://h/", one, lambda data: None, lambda: None, lambda expected, said: lambda: None, doubted
-    )
+    talk = Socket(one, lambda data: None, lambda: None, lambda expected, said: lambda: None, doubted)
     talk.start()
     for write in ("b", "c", "elsewhere", "a"):
         talk.note_write(write)
@@ -436,8 +434,8 @@ def test_nothing_that_waits_is_doubted_by_what_nobody_recorded() -> None:
 
 def test_more_than_was_recorded_is_not_answered() -> None:
     one = player((">go", 1), ("gone", 1), written=[])
-    assert (one.open(), one.receive("http://h/", "go")) == ([], ["gone"])
-    assert (one.next_expected(), one.receive("http://h/", "go")) == (None, None)
+    assert (one.open(), one.receive("go")) == ([], ["gone"])
+    assert (one.next_expected(), one.receive("go")) == (None, None)
 
 
 @pytest.mark.parametrize("second", ["the same", "another"])
@@ -453,7 +451,7 @@ def test_what_recorded_sockets_did_not_all_say_is_unsure(second: str) -> None:
     ]
     later = Player(RecordedConversations(late), 0)
     assert (later.open(), later.ambiguous) == (["hello"], False)
-    assert (later.receive("http://h/", "go"), later.ambiguous) == (["the same"], told)
+    assert (later.receive("go"), later.ambiguous) == (["the same"], told)
 
 
 @contextmanager
@@ -654,12 +652,12 @@ def test_a_large_message_is_judged_beside_the_event_loop_in_its_turn(
     """A message of 1 MB held all other requests for 2 s, one of 8,000 digits for 4 s, and the first doubt of 1,000 turns for 0.8 s."""
     judged, judge, begun, left = [], Player.receive, threading.Event(), threading.Event()
 
-    def watched(self: Player, url: str, said: str | bytes) -> list[str | bytes] | None:
+    def watched(self: Player, said: str | bytes) -> list[str | bytes] | None:
         judged.append((len(said), "prepare" in threading.current_thread().name))
         if len(said) > 1000:
             begun.set()
             assert left.wait(HANG)
-        return judge(self, url, said)
+        return judge(self, said)
 
     monkeypatch.setattr(Player, "receive", watched)
     monkeypatch.setattr("stillweb.proxy.replay.websocket_player.LONG", 1 if long else 100)
@@ -753,13 +751,13 @@ def test_only_who_knows_its_password_is_a_recorded_client_of_mqtt() -> None:
     name = Redactor(b"key of a recording").pseudonym("Quince-7").encode()
     for password, answered in ((b"Quince-7", [b" \x02\x00\x00"]), (b"Quince-8", None), (b"other", None)):
         one = answering((True, connect(b"a1", b"Quince-7", name)), (False, b" \x02\x00\x00"))
-        assert one.receive("http://h/", connect(b"b23", password)) == answered
+        assert one.receive(connect(b"b23", password)) == answered
 
 
 def test_acknowledgements_of_mqtt_come_as_time_has_it() -> None:
     taken = b"@\x02\x00\x01"
     one = answering((True, b"a"), (False, b"1"), (True, taken), (True, b"b"), (False, b"2"))
-    assert [one.receive("http://h/", what) for what in (b"a", b"b", taken)] == [[b"1"], [b"2"], []]
+    assert [one.receive(what) for what in (b"a", b"b", taken)] == [[b"1"], [b"2"], []]
     assert one.ambiguous
 
 
@@ -881,7 +879,7 @@ def test_a_doubt_says_how_likely_the_answer_is_by_the_model(said: str, chance: f
         (True, "a"), (True, "b"), (False, "1"), (True, "c"), (False, "2"), (True, "d"), (False, "3")
     )
     for what in said:
-        one.receive("http://h/", what)
+        one.receive(what)
     found, grounds = one.confidence()
     assert (math.floor(found * 100) / 100, grounds[-1:]) == (chance, [ground] if ground else [])
 
@@ -890,10 +888,10 @@ def test_what_is_answered_otherwise_each_time_is_unlikely_after_a_message_that_w
     """A counter goes on from what it was told; a question that was always answered alike does not."""
     turns = [((True, "more"), (False, f"count {number}"), (True, "who"), (False, "I")) for number in range(4)]
     one = answering(*(message for turn in turns for message in turn))
-    assert one.receive("http://h/", "less") is None
+    assert one.receive("less") is None
     chances = {}
     for what in ("more", "who"):
-        one.receive("http://h/", what)
+        one.receive(what)
         chances[what] = one.confidence()[0]
     assert chances["more"] < SERVED < chances["who"]
 
@@ -902,7 +900,7 @@ def test_what_is_answered_otherwise_each_time_is_so_after_messages_in_another_or
     turns = [((True, "a"), (True, "b"), (True, "show"), (False, f"count {number}")) for number in range(3)]
     one = answering(*(message for turn in turns for message in turn))
     for what in ("b", "a", "show"):
-        one.receive("http://h/", what)
+        one.receive(what)
     assert one.confidence()[0] > SERVED
 
 
@@ -913,7 +911,7 @@ def test_a_question_in_another_order_is_answered_where_what_came_before_did_not_
     one = answering(*(message for said, told in turns for message in ((True, said), (False, told))))
     served = {}
     for said in ("price", "add", "who", "price"):
-        told = one.receive("http://h/", said)
+        told = one.receive(said)
         served[said] = told if one.confidence()[0] > SERVED else None
     assert served == {"price": ["5"], "add": None, "who": ["I"]}
     assert one.rules == "order"
@@ -924,8 +922,8 @@ def test_of_a_turn_of_several_messages_the_last_brings_what_was_said_to_it_elsew
     turns = [((True, "head"), (True, kind), (False, f"{kind} kettles")) for kind in ("gas", "tea", "camping")]
     one = answering(*(message for turn in turns for message in turn))
     for kind in ("camping", "gas"):
-        assert one.receive("http://h/", "head") == []
-        assert one.receive("http://h/", kind) == [f"{kind} kettles"]
+        assert one.receive("head") == []
+        assert one.receive(kind) == [f"{kind} kettles"]
     assert one.ambiguous
 
 
@@ -1022,7 +1020,7 @@ def test_a_client_may_do_what_the_second_visitor_did_with_the_ids_of_the_first(
     one = Player(RecordedConversations(recorded), 0, given=lambda value: False)
     assert one.open() == [f"hello {OWN[0]}"]
     assert one.ambiguous is not sure
-    assert one.receive("http://h/", f"rum {OWN[0]}") == ([f"{OWN[0]}: rum"] if sure else None)
+    assert one.receive(f"rum {OWN[0]}") == ([f"{OWN[0]}: rum"] if sure else None)
 
 
 def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
@@ -1041,7 +1039,7 @@ def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
         now=lambda: MOMENT.timestamp() + 60 * 86_400,
     )
     later = (MOMENT + timedelta(days=60)).strftime("%Y-%m-%dT%H:%M:%S.456Z")
-    assert one.receive("http://h/", click(OWN[1], later, 11657.09999999404)) == [f"done {OWN[1]}"]
+    assert one.receive(click(OWN[1], later, 11657.09999999404)) == [f"done {OWN[1]}"]
     assert (one.ambiguous, one.rules) == (True, "timestamp+visit-id+clock")
 
 

@@ -33,15 +33,15 @@ def test_a_client_is_answered_with_its_own_ids() -> None:
         (True, ask(THREE, f"as {ONE}")),
         (False, f"{ONE}, {THREE}"),
     )
-    assert one.receive("http://h/", ask(TWO)) == [f"reply to {TWO}"]
+    assert one.receive(ask(TWO)) == [f"reply to {TWO}"]
     assert one.ambiguous
     assert one.rules == "visit-id"
-    assert one.receive("http://h/", ask(FOUR, f"as {TWO}")) == [f"{TWO}, {FOUR}"]
+    assert one.receive(ask(FOUR, f"as {TWO}")) == [f"{TWO}, {FOUR}"]
 
 
 def test_messages_of_bytes_have_ids_too() -> None:
     one = player((True, b"\xff" + THREE.encode()), (False, b"\x00\xe9" + THREE.encode()))
-    assert one.receive("http://h/", b"\xff" + FOUR.encode()) == [b"\x00\xe9" + FOUR.encode()]
+    assert one.receive(b"\xff" + FOUR.encode()) == [b"\x00\xe9" + FOUR.encode()]
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,16 @@ def test_messages_of_bytes_have_ids_too() -> None:
 )
 def test_what_differs_in_more_is_another_message(stored: Payload, said: Payload) -> None:
     one = player((True, stored), (False, "reply"))
-    assert one.receive("http://h/", said) is None
+    assert one.receive(said) is None
 
 
 @pytest.mark.parametrize("chosen", [THREE, FOUR])
 def test_an_id_that_the_site_gave_was_chosen(chosen: str) -> None:
     told = player((False, f"items: {chosen.upper()}"), (True, ask(THREE)), (False, "three"))
     told.open()
-    assert told.receive("http://h/", ask(FOUR)) is None
+    assert told.receive(ask(FOUR)) is None
     shown = player((True, ask(THREE)), (False, "three"), given=frozenset([chosen]))
-    assert shown.receive("http://h/", ask(FOUR)) is None
+    assert shown.receive(ask(FOUR)) is None
 
 
 def test_an_id_that_another_socket_was_told_was_chosen() -> None:
@@ -80,26 +80,22 @@ def test_an_id_that_another_socket_was_told_was_chosen() -> None:
     first.open()
     asked = Conversation("http://h/b", "s", 1, ((True, ask(THREE)), (False, "three")))
     assert (
-        Player(RecordedConversations([asked]), 0, given=lambda one: False, named=shared).receive(
-            "http://h/b", ask(FOUR)
-        )
+        Player(RecordedConversations([asked]), 0, given=lambda one: False, named=shared).receive(ask(FOUR))
         is None
     )
 
 
 def test_an_id_is_not_taken_for_two() -> None:
     one = player((True, ask(ONE)), (True, ask(THREE)), (False, "three"))
-    one.receive("http://h/", ask(TWO))
-    assert (
-        one.receive("http://h/", ask(ONE)) is None
-    )  # which was said for nothing yet, but stands for the first
+    one.receive(ask(TWO))
+    assert one.receive(ask(ONE)) is None  # which was said for nothing yet, but stands for the first
     assert match_drawn_ids(ask(THREE), ask(FOUR)) == {THREE: FOUR}
 
 
 def test_without_a_rule_ids_count() -> None:
     assert (
         Player(RecordedConversations([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).receive(
-            "http://h/", ask(TWO)
+            ask(TWO)
         )
         is None
     )

@@ -24,7 +24,7 @@ from stillweb.snapshots.text.scripts import lowered_mark, raised_mark
 
 NAME = "stillweb"
 PLAIN = "stillweb-plain"  # without a filter for boilerplate
-VERSION = "9"
+VERSION = "10"
 
 MOST_TAGS = 700_000  # opening tags of the largest page that is parsed, which takes some 150 MB
 MOST_ROWS = 65_534  # rows that a cell spans at most (HTML, 4.9.11)
@@ -163,7 +163,28 @@ def _open_frames(tree: Element) -> None:
 
 
 def _show_formulas(tree: Element) -> None:
-    """Let the formulas that MathJax 2 reads from scripts be text, but those that it has shown as MathML already."""
+    """Let each formula stand in the text once, in place.
+
+    MathML that is shown replaces the hidden copy beside it (KaTeX, MathJax), and hidden MathML leaves its place to its
+    picture (Wikipedia, which hides both from screen readers). What MathJax 2 reads from a script is text unless MathML
+    shows it already.
+    """
+    for formula in list(tree.iter("math")):
+        holder = formula
+        while (
+            holder.getprevious() is None
+            and holder.getnext() is None
+            and (around := holder.getparent()) is not None
+            and around.tag not in _APART
+        ):
+            holder = around
+        for beside in (holder.getprevious(), holder.getnext()):
+            if beside is None or not is_marked_hidden(beside):
+                continue
+            if not is_marked_hidden(holder):
+                beside.drop_tree()
+            elif beside.tag == "img":
+                beside.attrib.pop("aria-hidden", None)
     for script in tree.iter("script"):
         if (script.get("type") or "").lower().startswith("math/tex"):
             before = script.getprevious()
@@ -565,7 +586,7 @@ class _Renderer:
             self._scripts.append(mark)
             self._say(mark)
         elif tag in _HEADINGS:
-            self._prefix = self._prefix if self._in_cell else "#" * int(tag[1:]) + " "
+            self._prefix += "" if self._in_cell else "#" * int(tag[1:]) + " "
         elif tag == "rt" and not _touches(element.getprevious(), element):
             self._say("(")
         if (tag in _ICONS or role == "img") and (name := _name(element)) and _is_icon(element):
@@ -596,7 +617,7 @@ class _Renderer:
             self._say(" ")
         if tag in ("main", "article") or element.get("role") == "main":
             self._main -= 1
-        if tag in _HEADINGS:
+        if tag in _HEADINGS or tag == "li":
             self._end_line()
             self._prefix = ""
         if tag in BREAK:
@@ -644,6 +665,13 @@ class _Renderer:
             self._lines.append("")
         self._gap = False
 
+    def _put_mark(self) -> None:
+        """Write the number of a list item that begins with a block on a line of its own."""
+        if self._prefix.strip() not in ("", "-"):
+            self._put_gap()
+            self._lines.append(self._prefix.rstrip())
+        self._prefix = ""
+
     def _break(self, tag: str) -> None:
         self._end_line()
         if tag in _PARAGRAPH and not (self._lists and (tag in ("p", "ul", "ol"))):
@@ -653,6 +681,7 @@ class _Renderer:
         if self._in_cell:
             self._prefix = "; " if self._lines else ""
             return
+        self._put_mark()
         mark = next(self._lists[-1]) if self._lists else "- "
         self._prefix = "  " * (len(self._lists) - 1) + mark
 
@@ -663,6 +692,7 @@ class _Renderer:
         lines = "".join(self._line).replace("\xa0", " ").strip("\n").split("\n")
         self._line.clear()
         if any(line.strip() for line in lines):
+            self._put_mark()
             self._gap = True
             self._put_gap()
             self._lines += ["```", *(line.rstrip() for line in lines), "```"]
@@ -671,9 +701,10 @@ class _Renderer:
         self._end_line()
         for caption in element.iterchildren("caption"):
             self._walk(caption)
-        self._gap = True
         made = table_markdown(element, links=self._links)
         if made:
+            self._put_mark()
+            self._gap = True
             self._put_gap()
             self._lines += made.split("\n")
         self._gap = True
@@ -694,16 +725,29 @@ def _marks(element: Element, tag: str) -> Iterator[str]:
     items = [one for one in element.iterchildren("li") if not is_marked_hidden(one)]
     back = element.get("reversed") is not None
     number = _integer(element.get("start"), len(items) if back else 1)
-    kind = element.get("type") or "1"
+    styled = _LIST_STYLE.search(element.get("style") or "")
+    kind = _LIST_KINDS.get(styled[1].lower(), "1") if styled else element.get("type") or "1"
     for item in items:
         number = _integer(item.get("value"), number)
-        yield f"{_numeral(number, kind)}. "
+        yield f"{_numeral(number, kind)}. " if kind else "- "
         number += -1 if back else 1
     yield from repeat("- ")
 
 
+_LIST_STYLE = re.compile(
+    r"list-style(?:-type)?\s*:[^;]*?\b((?:lower|upper)-(?:alpha|latin|roman)|decimal|none|disc|circle|square)\b",
+    re.I,
+)
+_LIST_KINDS = {
+    "lower-alpha": "a", "lower-latin": "a", "upper-alpha": "A", "upper-latin": "A", "lower-roman": "i",
+    "upper-roman": "I", "none": "", "disc": "", "circle": "", "square": "",
+}  # fmt: skip
+
+
 def _integer(value: str | None, default: int) -> int:
-    return int(value) if value and re.fullmatch(r"\s*[-+]?[0-9]{1,9}", value) else default
+    """Return the number that an attribute begins with (HTML, 2.3.4.1), or the default."""
+    found = re.match(r"\s*([-+]?[0-9]{1,9})(?![0-9])", value or "")
+    return int(found[1]) if found else default
 
 
 def _numeral(number: int, kind: str) -> str:

@@ -7,6 +7,8 @@ from stillweb.snapshots.text.text import FrozenText, extract_html
 
 PARAGRAPH = "<p>" + "The harbour office keeps a register of every vessel that has entered. " * 4 + "</p>"
 TABLE = "<table><tr><th>Day<th>Hours<tr><td>Mon<td>{}<tr><td>Tue<td>closed</table>"
+# as Wikipedia writes it: MathML that is not shown, and a picture that screen readers pass over
+HIDDEN_FORMULA = "<span><span style='display: none;'><math><mn>8.314</mn></math></span><img aria-hidden=true alt=8.314></span>"
 
 
 def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> FrozenText:
@@ -41,6 +43,11 @@ def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> F
         ("<ol start=26><li>Arden<li>Bexley</ol>", "26. Arden\n27. Bexley"),
         ("<ol reversed><li>Bronze<li>Silver<li>Gold</ol>", "3. Bronze\n2. Silver\n1. Gold"),
         ("<ol type=A><li>Arden<li value=5>Bexley<li>Corby</ol>", "A. Arden\nE. Bexley\nF. Corby"),
+        ("<ol style='margin:0; list-style-type: lower-alpha'><li>Arden<li>Bexley</ol>", "a. Arden\nb. Bexley"),
+        ("<ol style='list-style:none'><li>Arden</ol>", "- Arden"),
+        ("<ol start=7th><li>Arden</ol>", "7. Arden"),
+        ("<ol start=2><li><h3>Arden</h3>A port.<li><pre>x</pre><li><ul><li>Corby</ul><li></ol>",
+         "2. ### Arden\n\nA port.\n\n3.\n\n```\nx\n```\n\n4.\n  - Corby\n\nThe harbour"),
         ("<p>HLA-A*02:01 in boat_list_v2.csv</p>", "HLA-A*02:01 in boat_list_v2.csv"),
         ("<p><a href='/Sill_(dock)'>Sill_(dock)</a></p>", "[Sill_(dock)](https://a.test/Sill_(dock))"),
         ("<p>10<sup>6</sup> of H<sub>2</sub>O</p>", "10^6 of H2O"),
@@ -50,6 +57,10 @@ def frozen(middle: str, around: str = "<main><article>{}</article></main>") -> F
         ("<math><msup><mi>x</mi><mn>2</mn></msup><mi>y</mi><mo>+</mo><msup><mi>e</mi><mrow><mo>-</mo><mi>t</mi></mrow></msup><mo>)</mo></math>",
          "x^2 y + e^-t)"),
         ("<math><semantics><mi>R</mi><annotation encoding='application/x-tex'>\\Re</annotation></semantics></math>", "\\Re"),
+        (f"<p>R is {HIDDEN_FORMULA} here</p>", "R is 8.314 here"),
+        (TABLE.format(HIDDEN_FORMULA), "| Mon | 8.314 |"),
+        ("<p>R is <span><span><math><mfrac><mn>3</mn><mn>4</mn></mfrac></math></span><span aria-hidden=true><b>4</b>3</span></span> here</p>",
+         "R is 3/4 here"),
         (TABLE.format("<ul><li>10:00<li>14:00</ul>"), "| Mon | 10:00; 14:00 |\n| Tue | closed |"),
         (TABLE.format("a_b*c"), "| Mon | a_b*c |"),
         ("<p>the 1<sup>st</sup> of x<sup>n+1</sup>y, A<sup>T</sup>, XIX<sup>e</sup>, 3<sup>2n</sup></p>",

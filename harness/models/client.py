@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import httpx
 
-from stillweb.harness.models.sse import chat_of, read_stream, response_of, text_of, thoughts_of
+from stillweb.harness.models.sse import chat_of, check_number, read_stream, response_of, text_of, thoughts_of
 from stillweb.harness.models.tape import CallInProgress, ModelError, Tape
 from stillweb.harness.models.transport import SESSION_HEADER, Retry, TapeTransport
 from stillweb.snapshots.errors import StillwebError
@@ -35,6 +35,7 @@ Prices = Mapping[str, Mapping[str, float]]
 # an SDK's errors: no connection, an error status, and any other
 SdkErrors = tuple[type[Exception], type[Any], type[Exception]]
 MOST_REPLY = 4_000_000  # characters of text, thoughts and tool calls
+AT_ONCE = 64  # chunks of a stream, each of which takes the SDK some 0.3 ms
 _JUDGE_CLOSED = "the judge was asked while the run ended"
 
 
@@ -126,7 +127,7 @@ class ModelClient:
         key = os.environ.get(key_variable, "")
         inner = transport or httpx.AsyncHTTPTransport(trust_env=False)
         self._tape = tape
-        self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, self.is_answer)
+        self._transport = TapeTransport(tape, key, key_variable, retry or Retry(), inner, self.check_answer)
         self._http = httpx.AsyncClient(transport=self._transport, timeout=timeout, follow_redirects=False)
         self._sdk = self.open_sdk(key or "none", base_url, self._http, timeout)
         self._prices = prices or {}
@@ -146,13 +147,10 @@ class ModelClient:
 
         return openai.APIConnectionError, openai.APIStatusError, openai.OpenAIError
 
-    def is_answer(self, asked: bytes, body: bytes) -> bool:
-        try:
-            with check_reply(body):
-                self.read_answer(asked, body)
-        except ModelError:
-            return False
-        return True
+    def check_answer(self, asked: bytes, body: bytes) -> None:
+        """Raise ModelError for an answer that can't be read."""
+        with check_reply(body):
+            self.read_answer(asked, body)
 
     @staticmethod
     def read_answer(asked: bytes, body: bytes) -> None:
@@ -194,7 +192,7 @@ class ModelClient:
         result = await self._ask(create, session, body)
         with check_reply(result):
             streamed = body.get("stream")
-            completion = chat_of([_dumped(chunk) async for chunk in result]) if streamed else _dumped(result)
+            completion = chat_of(await read_chunks(result)) if streamed else dumped(result)
             reply = _chat_reply(completion, sum(len(m.get("tool_calls") or ()) for m in body["messages"]))
         return self._finish(body, reply, begin)
 
@@ -205,9 +203,7 @@ class ModelClient:
         result = await self._ask(create, session, body)
         with check_reply(result):
             streamed = body.get("stream")
-            response = (
-                response_of([_dumped(event) async for event in result]) if streamed else _dumped(result)
-            )
+            response = response_of(await read_chunks(result)) if streamed else dumped(result)
             reply = _response_reply(response)
         return self._finish(body, reply, begin)
 
@@ -290,7 +286,17 @@ def check_reply(result: Any) -> Iterator[None]:
         ) from error
 
 
-def _dumped(result: Any) -> dict[str, Any]:
+async def read_chunks(stream: Any) -> list[dict[str, Any]]:
+    """Return the chunks of a stream, which is in memory; other work gets its turn meanwhile."""
+    chunks = []
+    async for chunk in stream:
+        chunks.append(dumped(chunk))
+        if len(chunks) % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return chunks
+
+
+def dumped(result: Any) -> dict[str, Any]:
     dumped: dict[str, Any] = result.model_dump(mode="json", exclude_unset=True, warnings=False)
     return dumped
 
@@ -384,9 +390,12 @@ def _chat_reply(completion: dict[str, Any], before: int = 0) -> Reply:
     choices = completion.get("choices") or []
     if not choices or not isinstance(choices[0].get("message"), dict):
         raise ModelError(f"the endpoint's answer holds no choices: {str(completion)[:300]}")
+    check_number(choices, "choices")
     message = {name: value for name, value in choices[0]["message"].items() if value is not None}
     message = {"role": "assistant", "content": None, **message}
+    check_number(message["content"], "parts")
     if message.get("tool_calls"):
+        check_number(message["tool_calls"], "tool calls")
         message["tool_calls"] = _identified(message["tool_calls"], before)
     calls = tuple(map(_called, message.get("tool_calls") or []))
     thoughts, text = split_thoughts(text_of(message["content"]))
@@ -410,6 +419,7 @@ def _response_reply(response: dict[str, Any]) -> Reply:
         raise ModelError(f"the endpoint's response failed: {response['error']}")
     if not isinstance(response.get("output"), list):
         raise ModelError(f"the endpoint's answer holds no output: {str(response)[:300]}")
+    check_number(response["output"], "items")
     texts: list[str] = []
     calls: list[ToolRequest] = []
     hosted: list[dict[str, Any]] = []

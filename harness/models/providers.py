@@ -16,8 +16,17 @@ from urllib.parse import quote
 
 import httpx
 
-from stillweb.harness.models.client import ModelClient, Reply, SdkErrors, ToolRequest, Usage, check_reply
-from stillweb.harness.models.sse import read_stream
+from stillweb.harness.models.client import (
+    ModelClient,
+    Reply,
+    SdkErrors,
+    ToolRequest,
+    Usage,
+    check_reply,
+    dumped,
+    read_chunks,
+)
+from stillweb.harness.models.sse import check_number, read_stream
 from stillweb.harness.models.tape import ModelError, Tape
 from stillweb.harness.models.transport import SESSION_HEADER
 from stillweb.snapshots.errors import StillwebError
@@ -58,9 +67,9 @@ class AnthropicClient(ModelClient):
         result = await self._ask(self._sdk.messages.create, session, body)
         with check_reply(result):
             if body.get("stream"):
-                message = message_of([_dumped(event) async for event in result])
+                message = message_of(await read_chunks(result))
             else:
-                message = _dumped(result)
+                message = dumped(result)
             reply = _message_reply(message)
         return self._finish(body, reply, begin)
 
@@ -113,11 +122,6 @@ class GeminiClient(ModelClient):
         return self._finish(body, reply, begin)
 
 
-def _dumped(result: Any) -> dict[str, Any]:
-    dumped: dict[str, Any] = result.model_dump(mode="json", exclude_unset=True, warnings=False)
-    return dumped
-
-
 def _json(result: Any) -> dict[str, Any]:
     dumped: dict[str, Any] = json.loads(
         result.model_dump_json(exclude_none=True, by_alias=True, exclude={"sdk_http_response", "parsed"})
@@ -168,6 +172,7 @@ def _message_reply(message: dict[str, Any]) -> Reply:
     blocks = message.get("content")
     if not isinstance(blocks, list) or message.get("role") != "assistant":
         raise ModelError(f"the endpoint's answer is no message: {str(message)[:300]}")
+    check_number(blocks, "blocks")
     usage = message.get("usage") or {}
     cached = int(usage.get("cache_read_input_tokens") or 0)
     fresh = int(usage.get("input_tokens") or 0) + int(usage.get("cache_creation_input_tokens") or 0)
@@ -224,6 +229,8 @@ def _candidate_reply(answer: dict[str, Any]) -> Reply:
     if not candidates:
         raise ModelError(f"the endpoint's answer holds no candidates: {str(answer)[:300]}")
     content = {"role": "model", "parts": [], **(candidates[0].get("content") or {})}
+    check_number(candidates, "candidates")
+    check_number(content["parts"], "parts")
     calls: list[ToolRequest] = []
     texts: list[str] = []
     thoughts: list[str] = []

@@ -9,8 +9,15 @@ from typing import Any
 
 from stillweb.harness.models.tape import ModelError
 
+MOST_ITEMS = 1000  # of each list of an answer: choices, tool calls, parts
 # event types that end a stream of Responses, or of Anthropic's Messages
 _LAST = {"response.completed", "response.incomplete", "response.failed", "error", "message_stop"}
+
+
+def check_number(items: Any, name: str) -> None:
+    """Raise ModelError for a list that is longer than is taken."""
+    if isinstance(items, list) and len(items) > MOST_ITEMS:
+        raise ModelError(f"the endpoint's answer has {len(items):,} {name}; at most {MOST_ITEMS:,} are taken")
 
 
 def read_stream(body: bytes) -> tuple[list[Any], bool]:
@@ -103,6 +110,7 @@ def _add_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
         _grow(call, part)
         return
     calls.append({"id": "", "type": "function", **part})
+    check_number(calls, "tool calls")
 
 
 def _is_whole(text: str) -> bool:

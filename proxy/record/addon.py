@@ -43,6 +43,7 @@ from stillweb.proxy.record.flows import (
 )
 from stillweb.proxy.record.mitmproxy_compat.http1 import REFUSED
 from stillweb.proxy.record.mitmproxy_compat.lifetime import OUTLIVE_SECONDS, has_left, hold, outlive_client
+from stillweb.proxy.record.mitmproxy_compat.websocket import TOO_LARGE
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import TIMING, timing_field
 from stillweb.snapshots.identity.packets import Packets
@@ -344,6 +345,8 @@ class RecordingAddon:
         """Keep the messages of a web socket that was closed."""
         self._sockets.pop(flow.id, None)
         if (draft := self._drafts.get(flow.id)) is not None:
+            if flow.websocket is not None and flow.websocket.close_reason == TOO_LARGE:
+                self._failed(draft.url, f"web socket closed: {TOO_LARGE}")
             self._keep_messages(draft, flow)
 
     def mark_view_taken(self, session: str, steps: int) -> None:

@@ -1346,6 +1346,9 @@ def handshake(request: Request, protocol: str) -> bytes:
     ).encode("latin-1")
 
 
+PART = 128  # bytes that a part of a message takes in memory beside its payload
+
+
 class Socket:
     """The server side of one web socket.
 
@@ -1474,7 +1477,7 @@ class Socket:
         elif frame.opcode is not Opcode.PONG:
             if frame.payload or not self._parts:  # empty frames without an end take no memory
                 self._parts.append(frame.payload)
-            self._size += len(frame.payload)
+                self._size += len(frame.payload) + PART
             if self._size > MAX_BODY:
                 self._end(CloseReason.MESSAGE_TOO_BIG, f"a message of more than {MAX_BODY:,} bytes")
             elif frame.message_finished:

@@ -1,7 +1,7 @@
 """The table of all changes to mitmproxy and to what it reads with, and the check of the functions that they change.
 
 A recorder makes each object of mitmproxy from a class of its own: the subclass of all changes to that class, in the
-order of the table. Three changes have no subclass that could serve, and are in place while any recorder runs.
+order of the table. Changes that no subclass could serve are in place while any recorder runs.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mitmproxy.net.http.http1 import read
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import modes, tls
+from mitmproxy.proxy.layers import websocket as sockets
 from mitmproxy.proxy.layers.http import _http1, _http2, _http_h2
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
@@ -246,6 +247,13 @@ PATCHES = (
         "A ping between the frames of a packed message makes wsproto forget that the message is packed.",
         "https://github.com/python-hyper/wsproto/pull/205",
         "wsproto reads such a message",
+    ),
+    Patch(
+        "whole frames",
+        (InPlace(sockets, "WebsocketConnection", websocket.WholeFrames),),
+        "A web socket's message is joined piece by piece, in the square of its size, and without a bound.",
+        "none",
+        "mitmproxy has a bound for messages, and keeps their pieces apart",
     ),
     Patch(
         "steady clock",

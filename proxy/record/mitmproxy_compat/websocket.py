@@ -1,11 +1,19 @@
-"""A change to wsproto, which reads mitmproxy's web sockets."""
+"""Changes to what reads mitmproxy's web sockets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from mitmproxy.proxy.layers.websocket import WebsocketConnection
+from wsproto.events import CloseConnection, Event, Message
 from wsproto.extensions import PerMessageDeflate
-from wsproto.frame_protocol import Opcode
+from wsproto.frame_protocol import CloseReason, Opcode
+
+MOST_MESSAGE = 64 << 20  # bytes of a message, which is in memory until it can be passed on
+FRAME = 64  # bytes that a frame takes in memory beside its payload
+TOO_LARGE = f"stillweb: a message of more than {MOST_MESSAGE:,} bytes"
 
 
 class PingsWithinMessages(PerMessageDeflate):
@@ -23,3 +31,32 @@ class PingsWithinMessages(PerMessageDeflate):
 
     def frame_inbound_complete(self, proto: Any, fin: bool) -> Any:
         return super().frame_inbound_complete(proto, fin) if self._inbound_is_compressible else None
+
+
+class WholeFrames(WebsocketConnection):
+    """Give each frame to mitmproxy at its end; close where a message takes more than MOST_MESSAGE.
+
+    mitmproxy added each piece that was read to the frame so far, in the square of its size and without a bound.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._pieces: list[Any] = []  # of the current frame
+        self._size = 0  # of the current message
+
+    def events(self) -> Iterator[Event]:
+        for event in super().events():
+            if not isinstance(event, Message):
+                yield event
+                continue
+            self._pieces.append(event.data)
+            self._size += len(event.data) + FRAME
+            if self._size > MOST_MESSAGE:
+                self._pieces, self.frame_buf, self._size = [], [b""], 0
+                yield CloseConnection(CloseReason.MESSAGE_TOO_BIG, TOO_LARGE)
+                return
+            if event.frame_finished:
+                whole, self._pieces = type(event.data)().join(self._pieces), []
+                if event.message_finished:
+                    self._size = 0
+                yield replace(event, data=whole)

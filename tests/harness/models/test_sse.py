@@ -92,7 +92,7 @@ def test_what_nobody_can_read_is_not_on_the_tape_and_asked_for_again(
 ) -> None:
     with (
         Tape.open(tmp_path / "tape", "auto") as tape,
-        pytest.raises(ModelError, match="the endpoint's (answer|stream)"),
+        pytest.raises(ModelError, match=r"the endpoint's (answer|stream)"),
     ):
         ask(tape, said, stream=stream, kind=kind)
     message = {"role": "assistant", "content": "7"}

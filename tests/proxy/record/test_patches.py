@@ -22,6 +22,7 @@ import mitmproxy.ctx
 import pytest
 import wsproto
 from mitmproxy import http
+from mitmproxy.proxy.layers import websocket
 from mitmproxy.proxy.layers.http import _http1
 from wsproto.events import BytesMessage, Ping
 
@@ -407,6 +408,21 @@ def _pings_within_a_packed_message(off: Off) -> object:
             reader.receive_data(sender.send(event))
             heard += [bytes(one.data) for one in reader.events() if isinstance(one, BytesMessage)]
         return [b"".join(heard).decode("latin-1")]
+
+
+@case("whole frames", 2)
+def _reads_a_message_in_pieces(off: Off) -> object:
+    with _patch.apply_changes(off):
+        sender = wsproto.connection.Connection(wsproto.ConnectionType.CLIENT)
+        reader = websocket.WebsocketConnection(wsproto.ConnectionType.SERVER, conn=Any)
+        data, found = (
+            sender.send(BytesMessage(b"a" * 9999, message_finished=False)) + sender.send(BytesMessage()),
+            0,
+        )
+        for at in range(0, len(data), 1000):
+            reader.receive_data(data[at : at + 1000])
+            found += len([*reader.events()])
+        return found
 
 
 def _deflate() -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import wsproto
 from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
 from wsproto.extensions import PerMessageDeflate
 
@@ -225,3 +226,46 @@ def test_a_flood_of_small_messages_keeps_no_other_client_waiting(lab: Lab, tmp_p
         peer.sendall(ws.send(BytesMessage(b"x")) * 50_000)
         assert other.get("http://plain.example/meanwhile").status_code == 200
         assert got < 120_000
+
+
+@pytest.mark.parametrize("kind", ["frame", "fragments", "packed"])
+@pytest.mark.parametrize("by_client", [True, False])
+def test_a_message_without_an_end_ends_its_socket_by_name(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, by_client: bool
+) -> None:
+    monkeypatch.setattr("stillweb.proxy.record.mitmproxy_compat.websocket.MOST_MESSAGE", 1 << 20)
+
+    def flood(peer: socket.socket, connection: WSConnection) -> None:
+        if kind == "frame":  # its head says 1 TB
+            peer.sendall(bytes([2, 0x7F | by_client << 7]) + (1 << 40).to_bytes(8) + bytes(4 * by_client))
+        with contextlib.suppress(OSError):
+            while True:
+                size = 1 if kind == "fragments" else 1 << 17
+                part = connection.send(BytesMessage(bytes(size), message_finished=False))
+                peer.sendall(bytes(size) if kind == "frame" else part)
+
+    def drain(peer: socket.socket, connection: WSConnection) -> None:
+        with contextlib.suppress(OSError):
+            while connection.state is not ConnectionState.CLOSED and (data := peer.recv(1 << 16)):
+                connection.receive_data(data)
+                closed.extend(one.code for one in connection.events() if isinstance(one, CloseConnection))
+
+    def serve(peer: socket.socket) -> None:
+        connection = WSConnection(ConnectionType.SERVER)
+        connection.receive_data(peer.recv(4096))
+        [*connection.events()]
+        peer.sendall(connection.send(AcceptConnection(extensions=packed())))
+        (drain if by_client else flood)(peer, connection)
+
+    def packed() -> list[Any]:
+        return [PerMessageDeflate()] if kind == "packed" else []
+
+    closed: list[int] = []
+    with lab.between(tmp_path / "s", "ws.example", serve) as (recorder, peer):
+        tunnel(peer, "ws.example:80")
+        ws = WSConnection(ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host="ws.example", target="/", extensions=packed())))
+        ws.receive_data(peer.recv(4096))
+        [*ws.events()]
+        (flood if by_client else drain)(peer, ws)
+        assert until(lambda: recorder.stats.failures == 1 and closed == [1009])

@@ -692,12 +692,15 @@ def test_a_flood_of_small_messages_keeps_no_other_session_waiting(tmp_path: Path
         assert gateway.stats.misses < 3_000
 
 
-def test_a_message_without_an_end_ends_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("size", "parts"), [(600, 2), (1, 8)])
+def test_a_message_without_an_end_ends_its_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, parts: int
+) -> None:
     monkeypatch.setattr(websocket_player, "MAX_BODY", 1000)
     with replayed(tmp_path / "s") as (_, peer, client):
         hear(peer, client)
-        for _ in range(2):
-            peer.sendall(client.send(TextMessage("x" * 600, message_finished=False)))
+        for _ in range(parts):
+            peer.sendall(client.send(TextMessage("x" * size, message_finished=False)))
         assert hear(peer, client).startswith("1009 ")
 
 

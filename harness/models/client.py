@@ -325,10 +325,11 @@ def _identified(calls: list[dict[str, Any]], before: int) -> list[dict[str, Any]
 
 
 # Marks of thoughts that a model writes into its content, where the endpoint doesn't take them out; the last are those
-# of the Harmony format, whose messages name a channel each.
+# of Gemma 4 and of the Harmony format, whose messages name a channel each.
 _NAME = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _THOUGHTS = re.compile(
     rf"\s*(?:<({_NAME})>(.*?)(?:</\1>|\Z)|\[THINK\](.*?)(?:\[/THINK\]|\Z)|◁think▷(.*?)(?:◁/think▷|\Z)"
+    r"|<\|channel>thought\b(.*?)(?:<channel\|>|\Z)"
     r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>(.*?)(?:<\|end\|>|\Z))",
     re.S | re.I,
 )

@@ -72,7 +72,7 @@ def chat_of(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
         for choice in choices:
             seen = True
             finish = choice.get("finish_reason") or finish
-            delta = dict(choice.get("delta") or {})
+            delta = dict(choice.get("delta") or choice.get("message") or {})  # some send it whole
             for part in delta.pop("tool_calls", None) or []:
                 _add_call(calls, part)
             _grow(message, delta)
@@ -102,23 +102,25 @@ def _add_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
             continue
         if call_id and call.get("id") and call["id"] != call_id:
             continue
-        so_far = call["function"].get("arguments") or ""
-        if arguments and part["function"].get("name") and _is_whole(so_far):
-            if not (call_id and arguments == so_far):  # else the end of the stream repeats the call
+        whole = _parsed(call["function"].get("arguments") or "")
+        if isinstance(whole, dict) and (arguments or "").lstrip().startswith("{"):
+            is_other = bool(part["function"].get("name")) and not (call_id and _parsed(arguments) == whole)
+            if is_other and not (call_id and whole == {}):
                 break
-            del part["function"]["arguments"]
+            # else the end of the stream repeats the call, or an empty object held the place of its arguments
+            call["function"]["arguments"] = ""
         _grow(call, part)
         return
     calls.append({"id": "", "type": "function", **part})
     check_number(calls, "tool calls")
 
 
-def _is_whole(text: str) -> bool:
+def _parsed(text: str) -> Any:
+    """Return the JSON value of a text; None if it is not whole."""
     try:
-        json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return False
-    return True
+        return None
 
 
 def _grow(whole: dict[str, Any], delta: dict[str, Any]) -> None:

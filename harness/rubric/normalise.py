@@ -16,12 +16,12 @@ from stillweb.harness.rubric.spelling import fold, normalise_text
 
 LONGEST_NUMBER = 1000  # characters; longer runs of digits are text
 _EXACT = Context(prec=20_000)  # products keep every digit
-_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:([ ,'])[0-9]{3})(?:\1[0-9]{3})*(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 # A number must not continue: 1.50.2 is a version, not 1.50 of something. The atomic group keeps hostile cells
 # from taking quadratic time.
 _QUANTITY = re.compile(
-    r"((?>[+\-\u2212]?(?:[0-9][0-9,]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?))"
+    r"((?>[+\-\u2212]?(?:(?:[0-9]{1,3}(?:[ '][0-9]{3})+(?![0-9])|[0-9][0-9,]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?))"
     r"(?:\s++(?=\S)|(?=[^\s0-9.,]))(.*)"
 )
 
@@ -91,12 +91,12 @@ def decimal_text(value: Decimal) -> str:
 
 
 def as_decimal(value: str) -> Decimal | None:
-    """Return the exact number that a text states (thousands commas allowed), or None."""
+    """Return the exact number that a text states, or None. Commas, blanks or apostrophes may group thousands."""
     text = value.replace("\u2212", "-")
     if len(text) > LONGEST_NUMBER:
         return None
-    if _GROUPED.fullmatch(text):
-        text = text.replace(",", "")
+    if found := _GROUPED.fullmatch(text):
+        text = text.replace(found[1], "")
     if not _NUMBER.fullmatch(text):
         return None
     try:

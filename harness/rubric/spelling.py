@@ -28,14 +28,20 @@ _POWER = re.compile(
 )
 _RAISED = re.compile(r"(?<=[0-9])(\s?)([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+)")
 
+# Marks that models and pages set as typographers do, as keyboards type them; and what nobody sees.
+_TYPED = str.maketrans(
+    dict.fromkeys("‘’‚‛ʼ′", "'") | dict.fromkeys("“”„‟″", '"') | dict.fromkeys("‐‑‒–—―−", "-")
+)
+_UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x200E, 0x200F, 0x2060, 0xFEFF))
+
 LONGEST = 4000  # characters of a cell in which marks are paired, which takes quadratic time
 
 
 @lru_cache(maxsize=65536)
 def normalise_text(text: str) -> str:
-    """Return the text in NFKC, trimmed, without link, emphasis and code marks, with single blanks.
+    """Return the text in NFKC, trimmed, without link, emphasis and code marks, with single blanks and plain quotes.
 
-    Powers of ten are written out (10⁶ is 1000000), another digit's exponent stays one (2³ is 2^3). Idempotent. Source: SGR-Bench's answer canonicalisation; case is kept (see `fold`).
+    Dashes are hyphens. Powers of ten are written out (10⁶ is 1000000), another digit's exponent stays one (2³ is 2^3). Idempotent. Source: SGR-Bench's answer canonicalisation; case is kept (see `fold`).
     """
     if _PLAIN.fullmatch(text) and "<sup>" not in text:
         return " ".join(text.split())
@@ -57,7 +63,7 @@ def write_out_powers(text: str) -> str:
 
 
 def _clean_once(text: str) -> str:
-    text = unicodedata.normalize("NFKC", write_out_powers(text)).strip()
+    text = unicodedata.normalize("NFKC", write_out_powers(text.translate(_UNSEEN))).translate(_TYPED).strip()
     if len(text) > LONGEST:
         return " ".join(text.split())
     text = _LINK.sub(r"\1", text)

@@ -135,6 +135,25 @@ READ = ("read", '{"page": 2}')
         pytest.param([part("fetch", {"url": "a"}, index=0, id="1")], [FETCH], id="arguments as an object"),
         pytest.param([part(*FETCH, index=0, id="1")] * 2, [FETCH], id="the whole call again at the end"),
         pytest.param(
+            [
+                part("fetch", '{"url":', index=0, id="1"),
+                part(None, '"a"}', index=0),
+                part(*FETCH, index=0, id="1"),
+            ],
+            [("fetch", FETCH[1])],
+            id="the whole call again, written otherwise",
+        ),
+        pytest.param(
+            [part("read", "{}", index=0, id="1"), part(None, READ[1], index=0)],
+            [READ],
+            id="an empty object before the arguments",
+        ),
+        pytest.param(
+            [part(*FETCH, index=0, id="1"), part(None, "\n", index=0)],
+            [("fetch", FETCH[1] + "\n")],
+            id="a line's end after the arguments",
+        ),
+        pytest.param(
             [part("read", index=0, id="1"), part(None, '{"page"', index=0), part(None, ": 2}", index=0)],
             [READ],
             id="the arguments after the name",
@@ -149,6 +168,14 @@ def test_tool_calls_arrive_however_they_are_cut(parts: list[Any], calls: list[tu
     ids = [call.id for call in reply.tool_calls]
     assert all(ids)
     assert len(set(ids)) == len(ids)
+
+
+def test_a_stream_may_send_a_message_whole() -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [part(*FETCH, id="1")]}
+    said = delta("tool_calls", **message).replace('"delta"', '"message"') + DONE
+    with Tape.open(None, "none") as tape:
+        reply = ask(tape, said)
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [FETCH]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +230,7 @@ def test_items_that_a_stream_of_responses_sent_before_its_end_arrive() -> None:
     [
         ("<think>2 + 5</think>\n\n7", "7", "2 + 5"),
         ("2 + 5</think>7", "7", "2 + 5"),
+        ("<|channel>thought\n2 + 5<channel|>7", "7", "2 + 5"),
         ("The tag is <think>.", "The tag is <think>.", None),
         ("7", "7", None),
     ],

@@ -111,7 +111,8 @@ def test_what_is_no_sure_number_is_not_converted(text: str) -> None:
 
 
 def test_a_unit_may_be_dropped() -> None:
-    assert normalise_cell("1,200 m", FieldRule("integer", units={"m": ""}), False) == "1200"
+    for text in ("1,200 m", "1\u202f200 m", "1'200 m"):
+        assert normalise_cell(text, FieldRule("integer", units={"m": ""}), False) == "1200"
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=5))

@@ -69,6 +69,24 @@ def test_exact() -> None:
             exact("1", "1", numeric=True, tolerance=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("reference", "answer", "right"),
+    [
+        ("rock-n-roll", "rock\u2011n\u2011roll", 1),  # as some models write each hyphen
+        ("10-12", "10–12", 1),
+        ("Conan O'Brien", "Conan O’Brien", 1),
+        ("Quay A", "\u200eQu\u00aday A\u200b", 1),
+        ("10-12", "1012", 0),
+        (1234567, "1\u202f234\u202f567", 1),
+        (1234.5, "1’234.5", 1),
+        (1234, "1 2 3 4", 0),
+        (1234, "12 34", 0),
+    ],
+)
+def test_an_answer_may_be_typeset(reference: Any, answer: str, right: float) -> None:
+    assert exact(reference, answer) == right
+
+
 def test_page_expressions() -> None:
     task = Task("t", "?", None, "page", options={"expression": "document.title"})
     assert score(task, None, Context(page=lambda e: True)).metrics["page"] == 1

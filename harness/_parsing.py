@@ -37,7 +37,7 @@ def strict_json(text: str) -> Any:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def read_lines(path: Path) -> list[str]:
     """Return the stripped lines that are not empty. Raise UsageError if the file can't be read or is empty."""
     text = read_text(path, "utf-8-sig")
     if "\0" in text:
-        raise UsageError(f"{path}: is no text")
+        raise UsageError(f"{path}: is not text")
     lines = [line.strip() for line in text.split("\n")]
     if not any(lines):
         raise UsageError(f"{path}: is empty")
@@ -157,7 +157,7 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, list):
         return [_plain(member, f"{place.rstrip('.')}[{i}].") for i, member in enumerate(value, 1)]
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{place.rstrip('.')}: {value} is no number of JSON")
+        raise UsageError(f"{place.rstrip('.')}: {value} is not a number of JSON")
     if value is None or isinstance(value, str | int | float):
         return value
     raise UsageError(f"{place.rstrip('.')}: is read as a {type(value).__name__}; put it in quotes")

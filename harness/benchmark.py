@@ -94,7 +94,7 @@ def _loaded(name: str, place: str) -> Benchmark:
             f"{GROUP}: {name} = {place}: {type(error).__name__}: {error}. Mend or uninstall the distribution"
         ) from error
     if not isinstance(benchmark, Benchmark):
-        raise UsageError(f"{GROUP}: {name} = {place}: is no Benchmark. Mend or uninstall the distribution")
+        raise UsageError(f"{GROUP}: {name} = {place}: is not a Benchmark. Mend or uninstall the distribution")
     return benchmark
 
 

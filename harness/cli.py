@@ -214,7 +214,7 @@ def _exit_code(error: BaseException) -> int | None:
         case click.exceptions.Abort(__cause__=EOFError()):
             return None  # click takes an EOFError for the end of a prompt; there are no prompts here
         case click.exceptions.Abort() | KeyboardInterrupt():
-            _say("interrupted; what was written is kept")
+            _say("interrupted; files written so far are kept")
             return 130
         case click.ClickException():
             with contextlib.suppress(OSError):

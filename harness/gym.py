@@ -55,7 +55,7 @@ class StillwebEnv(gymnasium.Env[str, str]):
         return json.dumps(first, ensure_ascii=False), dict(self._seen.meta)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Do an action. Raises ValueError for a text that is no JSON."""
+        """Do an action. Raises ValueError for a text that is not JSON."""
         taken = self.environment.step(strict_json(action))
         self._seen = taken.observation
         observation = json.dumps(

@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--stillweb-isolate",
         action="store_true",
-        help="run all tests in a network namespace that has only loopback, which holds libraries in C, too",
+        help="run all tests in a network namespace that has only loopback, which also stops libraries in C",
     )
     parser.addini(
         "stillweb_faults", "a fault file for the tests whose marker names none (docs/drills.md)", default=""
@@ -194,7 +194,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     case = item.stash.get(_CASE, None)
     if case is None and item.get_closest_marker("snapshot") is not None:
         pytest.fail(
-            "stillweb: mark snapshot: it came when the test had begun, too late to hold the network",
+            "stillweb: mark snapshot: the marker was added after the test had begun, too late to block the network",
             pytrace=False,
         )
     try:

@@ -94,7 +94,7 @@ def checked_line(event: Event) -> bytes:
         read_json(line := _line(event))
         return line
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"no trace can hold this {event['event']}: it is no JSON: {error}") from error
+        raise UsageError(f"no trace can hold this {event['event']}: it is not JSON: {error}") from error
 
 
 @cache
@@ -111,7 +111,7 @@ def check_event(event: Any) -> str | None:
     kind = event.get("event")
     definition = _schema()["$defs"].get(kind) if isinstance(kind, str) and kind != "places" else None
     if definition is None:
-        return f"event: {kind!r} is no kind of event of version {VERSION}"
+        return f"event: {kind!r} is not a kind of event of version {VERSION}"
     return problem(event, definition, _schema())
 
 
@@ -316,7 +316,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _number(text: str) -> float:

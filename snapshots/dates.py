@@ -52,7 +52,7 @@ def timestamp_of(date: str) -> str:
 def _read(text: str) -> tuple[datetime, bool, str] | None:
     """Parse a time: return it in UTC, True if its second is 60, and the digits of its fraction.
 
-    Python's datetime has no leap seconds, so second 60 is returned as 59. None if the text is no time.
+    Python's datetime has no leap seconds, so second 60 is returned as 59. None if the text is not a time.
     """
     found = _ANY.fullmatch(text)
     if found is None:
@@ -81,7 +81,9 @@ def read_at(text: str) -> str:
     found = _ANY.fullmatch(text)
     begin = parse_timestamp(text)
     if found is None or begin is None:
-        raise UsageError(f"{text!r}: is no date. Write it as 2026-03-01 or 2026-03-01T12:00:00Z, or 'latest'")
+        raise UsageError(
+            f"{text!r}: is not a date. Write it as 2026-03-01 or 2026-03-01T12:00:00Z, or 'latest'"
+        )
     year, month, day, hour, _, second, fraction, *_ = found.groups()
     if fraction:
         span = _MILLISECOND

@@ -7,7 +7,7 @@ import os
 
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 DISK = FULL_DISK | {errno.EIO, errno.EROFS, errno.ESTALE}
-NOTHING = "nothing was written: make room and do it again"
+NOTHING = "nothing was written: free some space and try again"
 
 
 class StillwebError(Exception):

@@ -44,7 +44,7 @@ from stillweb.snapshots.warc.container import (
 )
 from stillweb.snapshots.warc.scan import boundary_after
 
-# Raised by zipfile for a file that is no zip, has wrong offsets, or can't be unpacked.
+# Raised by zipfile for a file that is not a zip, has wrong offsets, or can't be unpacked.
 BAD_ZIP = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError, IndexError, OverflowError,
 )  # fmt: skip
@@ -73,7 +73,7 @@ def open_container(path: str | os.PathLike[str]) -> Container:
             place.close()
         return open_directory(local)
     if not local.is_file():  # a pipe can be read only once, but containers need random access
-        raise UsageError(f"{path}: is no file but a pipe or device; write what it gives to a file")
+        raise UsageError(f"{path}: is not a file but a pipe or device; write what it gives to a file")
     return _file(FileSource(local), str(local), stamp_of(local))
 
 
@@ -96,7 +96,7 @@ def _file(
     converted = convert_to_cache(place, name, stamp)
     if converted is None:
         place.close()
-        what = "is empty" if not lead else "is no WACZ, WARC, ARC, HAR or mitmproxy flow file"
+        what = "is empty" if not lead else "is not a WACZ, WARC, ARC, HAR or mitmproxy flow file"
         raise DamagedInput(f"{name}: {what}")
     return open_directory(converted)
 
@@ -223,7 +223,7 @@ def _zipped_har(place: ByteSource, name: str, stamp: str, places: dict[str, Byte
     converted = convert_to_cache(places[hars[0]], f"{name}!{hars[0]}", stamp, places)
     place.close()
     if converted is None:
-        raise DamagedInput(f"{name}!{hars[0]}: is no HAR")
+        raise DamagedInput(f"{name}!{hars[0]}: is not a HAR")
     return open_directory(converted)
 
 
@@ -263,7 +263,7 @@ def _listed(
         return None
     listed = value.get("resources")
     if not isinstance(listed, list) or not listed:
-        raise DamagedInput(f"{name}: a list of WACZs without resources")
+        raise DamagedInput(f"{name}: lists no WACZ")
     parts: list[tuple[str, ByteSource, str]] = []
     for number, resource in enumerate(listed):
         declared = resource if isinstance(resource, dict) else {}
@@ -273,7 +273,7 @@ def _listed(
         found = _beside(name, path, declared, files)
         if found is None:
             raise DamagedInput(
-                f"{name}: resource {number} ({path or 'no path'}) is not beside it; it is not fetched"
+                f"{name}: resource {number} ({path or 'no path'}) is not beside it, and remote ones are not fetched"
             )
         parts.append((path.rpartition("/")[2], *found))
     place.close()
@@ -352,7 +352,7 @@ def _entry(
 
 
 def list_size(place: ByteSource) -> int:
-    """Return the bytes of a zip's list of files, as the records at its end say (APPNOTE 4.3.14 to 4.3.16); 0 for what is no zip."""
+    """Return the bytes of a zip's list of files, as the records at its end say (APPNOTE 4.3.14 to 4.3.16); 0 for what is not a zip."""
     for most in (98, (1 << 16) + 200):  # bytes of these records, without a comment and with any
         start = max(0, place.size - most)
         end = place.read(start, place.size - start)

@@ -254,7 +254,7 @@ class RemoteSource:
             if self._blocks is None and self._file.current is not None:
                 now = self._file.current()
                 if now != self._file.version:
-                    raise DamagedInput(f"{self.name}: was replaced while it was read. Open it again.")
+                    raise DamagedInput(f"{self.name}: was replaced while it was being read. Open it again.")
         if len(data) != end - start:
             raise DamagedInput(
                 f"{self.name}: offset {start}: the store gave {len(data)} of {end - start} bytes"
@@ -264,7 +264,7 @@ class RemoteSource:
             piece = data[number * BLOCK - start : (number + 1) * BLOCK - start]
             if self._blocks is not None and hashlib.sha256(piece).hexdigest() != self._blocks[number]:
                 raise DamagedInput(
-                    f"{self.name}: offset {number * BLOCK}: is not what was published (another SHA-256). Don't use it."
+                    f"{self.name}: offset {number * BLOCK}: differs from what was published (another SHA-256). Don't use it."
                 )
             _keep(self._path(number), piece)
             pieces.append(piece)
@@ -356,7 +356,7 @@ class FsspecStore:
 
         size = info.get("size")
         if size is None:
-            raise DamagedInput(f"{self.address}: the server does not tell the size, so no ranges can be read")
+            raise DamagedInput(f"{self.address}: the server does not give the size, so no ranges can be read")
         name, version = self._open()[0].unstrip_protocol(path), _version(info)
         if not version:  # the server tells neither ETag nor time: no cached block may be taken for its bytes
             return RemoteFile(name, int(size), f"opened {uuid.uuid4()}", read)
@@ -369,7 +369,7 @@ class FsspecStore:
     def put(self, name: str, source: Path, sha256: str) -> bool:
         if self._url.startswith(("http://", "https://")):
             raise UsageError(
-                f"{self.address}: nothing is published over HTTP. Publish to s3://, hub:, oci:// or a folder."
+                f"{self.address}: publishing over HTTP is not possible. Publish to s3://, hub:, oci:// or a folder."
             )
         with plain_errors(self.address):
             fs, root = self._open()
@@ -633,7 +633,7 @@ class OciStore:
             manifest, digest = self._manifest(self._tag or str(self._pin))
         if self._pin and digest != self._pin:
             raise UsageError(
-                f"{self.address}: the tag was moved to {digest}. Leave the tag out to read what you pinned."
+                f"{self.address}: the tag was moved to {digest}. Leave out the tag to read the pinned digest."
             )
         self.pinned = f"{OCI}{self._host}/{self._name}@{digest}"
         found = {}

@@ -25,9 +25,9 @@ SAFE_METHODS = frozenset(
 
 
 def must_be_url(address: str) -> str:
-    """Return an address of a page or view. Raises UsageError if it is no URL."""
+    """Return an address of a page or view. Raises UsageError if it is not a URL."""
     if not isinstance(address, str) or ("://" not in address and not address.startswith("urn:")):
-        raise UsageError(f"{address!r} is no URL; it begins with http:// or https://")
+        raise UsageError(f"{address!r} is not a URL; it begins with http:// or https://")
     return address
 
 

@@ -386,7 +386,7 @@ class Snapshot:
         try:
             return None if record is None else json.loads(record.block)
         except (ValueError, RecursionError) as error:
-            raise DamagedInput(f"{uri}: its metadata record is no JSON: {error}") from error
+            raise DamagedInput(f"{uri}: its metadata record is not JSON: {error}") from error
 
     def all_metadata(self, uri: str) -> list[Any]:
         """Return the distinct JSON values of a URI's metadata records, in recorded order.
@@ -530,11 +530,13 @@ class Snapshot:
         """Return the capture that answers a request (a string is the URL of a GET) of a new session, and how sure it is.
 
         `accept` is the lowest verdict that counts: exact, canonical, varies or rule. Raises UsageError for another, and
-        for the address of a view, which is no request: `view` returns it.
+        for the address of a view, which is not a request: `view` returns it.
         """
         self.must_be_open()
         if isinstance(request, str) and id_in(request) is not None:
-            raise UsageError(f"{request}: a view is no request; read it by Snapshot.view or stillweb.fetch")
+            raise UsageError(
+                f"{request}: a view is not a request; read it by Snapshot.view or stillweb.fetch"
+            )
         asked = Request.of(request).remembering()
         matcher = self.matcher()
         return Hit(self, matcher.lookup(asked, matcher.session(), accept=accept))

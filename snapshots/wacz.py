@@ -67,7 +67,7 @@ class SealReport:
         if self.failures:
             lines.append(failures_message(self.failures))
         if self.secrets:
-            lines.append(f"sealed in spite of this: {self.secrets}")
+            lines.append(f"sealed all the same: {self.secrets}")
         lines += [f"repaired: {repair}" for repair in self.repairs]
         lines += _told("text", self.warnings)
         lines += _told("no text", self.missing)
@@ -106,7 +106,7 @@ def seal(
     `stillweb.snapshots.operations.signatures.signing_key`), `certificate` that of the key's certificates for a domain,
     `timestamp` the URL of a time-stamp authority. Raises GateFailed if the
     snapshot holds a secret that was learned too late to redact, unless `keep_secrets` is set (`state`: see
-    `stillweb.snapshots.operations.late_secrets.refuse`), UsageError if `path` is no open snapshot or an empty one,
+    `stillweb.snapshots.operations.late_secrets.refuse`), UsageError if `path` is not an open snapshot or an empty one,
     DamagedInput, and MissingCapability if the disk is full.
     """
     from stillweb.snapshots.identity.rules import RuleSet, builtin, own_text
@@ -118,16 +118,18 @@ def seal(
     root = Path(path)
     if not (root / "archive").is_dir():
         raise UsageError(
-            f"{root}: is no open snapshot (a directory with archive/); `stillweb import {root} -o DIR` makes one of an archive"
+            f"{root}: is not an open snapshot (a directory with archive/); `stillweb import {root} -o DIR` makes one of an archive"
         )
     target = local(out) if out is not None else root.with_name(root.name + ".wacz")
     if target.is_dir():
         raise UsageError(f"{target}: is a directory; name a file")
     if target.exists() and not target.is_file():
-        raise UsageError(f"{target}: is no file that a snapshot could replace; name another")
+        raise UsageError(f"{target}: is not a file that a snapshot could replace; name another")
     if target.is_symlink() and target.exists() and not _is_zip(target):
         # anyone with write access to the folder could have made the link, so follow it only to a WACZ
-        raise UsageError(f"{target}: is a link to {os.path.realpath(target)}, which is no WACZ; name another")
+        raise UsageError(
+            f"{target}: is a link to {os.path.realpath(target)}, which is not a WACZ; name another"
+        )
     if sign is not None:
         from stillweb.snapshots.operations.signatures import Signer
 

@@ -111,7 +111,7 @@ class Writer:
         `keep_text` decides if sealing freezes the text of pages and PDFs (by default as when the snapshot was
         made, else True). `progress` is called while a lost index is rebuilt. `recorded` stores the captures'
         index data. `serial` numbers the first record of a new directory. `provenance` is added to
-        that of the snapshot. Raises UsageError if the path is no snapshot, or another process is writing it.
+        that of the snapshot. Raises UsageError if the path is not a snapshot, or another process is writing it.
         """
         root = local(path)
         if root.exists() and not root.is_dir():
@@ -277,7 +277,7 @@ class Writer:
     def _other(
         self, kind: str, uri: str, date: str, media: str, block: bytes, extra: list[tuple[str, str]]
     ) -> str:
-        """Store a record that is no exchange; return its payload digest."""
+        """Store a record that is not an exchange; return its payload digest."""
         packed, value = self._packer.plain(kind, uri, date, media, block, extra)
         with self._lock:
             place, _ = self._append(b"", packed, date)
@@ -432,12 +432,12 @@ class Writer:
 def reindex(path: str | os.PathLike[str], progress: indexing.Progress | None = None) -> int:
     """Rebuild the index of an open snapshot from its archives; return the number of captures.
 
-    Raises UsageError if `path` is no open snapshot.
+    Raises UsageError if `path` is not an open snapshot.
     """
     root = local(path)
     if not (root / "archive").is_dir():
         raise UsageError(
-            f"{root}: is no open snapshot (a directory with archive/); a sealed one keeps its index"
+            f"{root}: is not an open snapshot (a directory with archive/); a sealed one keeps its index"
         )
     (root / INDEX).unlink(missing_ok=True)
     with rare_collection(), Writer.open(root, progress=progress) as writer:

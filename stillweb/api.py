@@ -96,7 +96,7 @@ def lookup(
 
     The members are those of a ledger's line (docs/ledger.md): `verdict`, `ambiguous`, `state`, `nearest` and, where
     there is one, `confidence`, `derived`, `why` and `capture`; `grounds` say why the confidence is what it is.
-    `Snapshot.lookup` reads the response itself. Raises UsageError for a wrong argument, also for a text that is no URL.
+    `Snapshot.lookup` reads the response itself. Raises UsageError for a wrong argument, also for a text that is not a URL.
     """
     from stillweb.proxy.net.addresses import DEFAULT_SESSION
     from stillweb.proxy.replay.answering import Answerer
@@ -137,7 +137,7 @@ def fetch(
     """Return the text of a page or PDF as a new client gets it, or of a view; None for a miss, or without a text.
 
     Redirects are followed. `note` is called if only a client in another state gets the page. The result's text is
-    `markdown`; it has `title`, `extractor`, `version` and `warnings`, too. Raises UsageError for a text that is no URL.
+    `markdown`; it has `title`, `extractor`, `version` and `warnings`, too. Raises UsageError for a text that is not a URL.
     """
     from stillweb.harness.tools.store import Store
     from stillweb.snapshots.view import id_in
@@ -1154,7 +1154,7 @@ def score(
         certificate = write_certificate(path) if write else {} if changed else check_traces(path)
         if certificate and not write and before not in (None, certificate["hash"]):
             tell(
-                f"{path}: the certificate that lay there ({before}) is not that of its traces, or of other code; made anew"
+                f"{path}: the earlier certificate ({before}) is not that of its traces, or of other code; made anew"
             )
         return Run(path, certificate, different=tuple(one.attempt for one in changed))
     task_set = _task_set(tasks, tell) if tasks is not None else None

@@ -98,14 +98,14 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.lookup("mill.test/"), "'mill.test/' is no URL"),
-        (lambda s: s.lookup("http://mill.test/#view=0123456789abcdef"), "a view is no request"),
+        (lambda s: s.lookup("mill.test/"), "'mill.test/' is not a URL"),
+        (lambda s: s.lookup("http://mill.test/#view=0123456789abcdef"), "a view is not a request"),
         (
             lambda s: s.lookup(stillweb.Request("POST", "http://mill.test/", (), "a=1")),
             "body .* bytes, not str",
         ),
         (lambda s: s.lookup(stillweb.Request("GET", "http://mill.test/", {"A": "b"})), "headers .* tuple"),
-        (lambda s: stillweb.fetch(s, "mill.test"), "'mill.test' is no URL"),
+        (lambda s: stillweb.fetch(s, "mill.test"), "'mill.test' is not a URL"),
         (lambda s: stillweb.lookup(s, "http://mill.test/", min_confidence=65), "min-confidence 65: must be"),
         (lambda s: stillweb.replay(s, port=99999).__enter__(), "port 99999: must be a whole number"),
         (

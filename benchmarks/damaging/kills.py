@@ -91,7 +91,7 @@ def pulled(published: Path) -> str:
 def pulled_or_refused(published: Path) -> str:
     """Return what is wrong with a folder that a killed `publish` left; "" if nothing is.
 
-    The list is sent last: a folder without it is no publication, and `pull` says so in a line and writes nothing.
+    The list is sent last: a folder without it is not a publication, and `pull` says so in a line and writes nothing.
     """
     if (published / PACKAGE).exists():
         return pulled(published)

@@ -69,7 +69,7 @@ def load_agent(spec: str, *, allow_unconfined: bool = False, **options: Any) -> 
     kind, colon, rest = spec.partition(":")
     if kind == "function":
         raise UsageError(
-            f"agent {spec!r}: a function that only the process of the run could call. "
+            f"agent {spec!r}: a function that only the process of the run can call. "
             "Define it in a module, and give agent='module:function'"
         )
     if rest and kind == "script":
@@ -167,7 +167,7 @@ def identity_of(agent: Agent) -> dict[str, Any]:
     try:
         kept = json.loads(json.dumps(identity, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"agent {agent.name}: its identity is no JSON: {error}") from error
+        raise UsageError(f"agent {agent.name}: its identity is not JSON: {error}") from error
     if not isinstance(kept, dict):
         raise UsageError(f"agent {agent.name}: its identity must be a mapping, not {type(identity).__name__}")
     from stillweb.snapshots.secrets.redact import mask_value  # 25 ms that no attempt's process needs
@@ -226,7 +226,7 @@ def import_agent(spec: str, options: Mapping[str, Any]) -> Agent:
         agent = FunctionAgent(found)
     elif not callable(found):
         raise UsageError(
-            f"agent {module_name}:{attribute}: is no agent and makes none, but {type(found).__name__}"
+            f"agent {module_name}:{attribute}: is not an agent and makes none, but {type(found).__name__}"
         )
     else:
         try:

@@ -264,12 +264,12 @@ class Attempt:
             raise LimitReached("steps", limits.steps)
         if limits.tokens is not None:
             if spent.uncounted:
-                raise UsageError("the limit of tokens can't be kept: a call does not say what it used")
+                raise UsageError("the limit of tokens can't be enforced: a call does not report its usage")
             if spent.tokens >= limits.tokens:
                 raise LimitReached("tokens", limits.tokens)
         if limits.money is not None:
             if spent.cost is None:
-                raise UsageError("the limit of money can't be kept: a call has no price")
+                raise UsageError("the limit of money can't be enforced: a call has no price")
             if spent.cost >= limits.money:
                 raise LimitReached("money", limits.money)
 

@@ -52,7 +52,7 @@ from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor
 PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
 LEFT_SECONDS = 5.0  # how long a program's children may hold its output after it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
-PAST = "asked directly, past the snapshot; what these answered is in no trace"
+PAST = "asked directly, past the snapshot; their answers are in no trace"
 _MOST_ERRORS = 4000  # bytes of standard error shown when the program fails
 MOST_OUTPUT = 64 << 20  # bytes of an answer; endless output would exhaust memory before the time limit
 

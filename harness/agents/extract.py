@@ -75,7 +75,7 @@ def find(text: str, pattern: str, group: int | str = 1) -> str:
     match = re.search(pattern, text, re.MULTILINE)
     found = match and match.group(group if match.re.groups else 0)
     if found is None:
-        what = "nothing matches" if match is None else f"what matches has no group {group} of"
+        what = "nothing matches" if match is None else f"the match has no group {group} of"
         raise UsageError(f"{what} {pattern!r} in {_begin(text)}")
     return str(found)
 
@@ -97,7 +97,7 @@ def from_json(text: str) -> Any:
     """Return the JSON value at the first brace or bracket of a text; a tool may write words before it."""
     start = re.search(r"[\[{]", text)
     if start is None:
-        raise UsageError(f"there is no JSON object or array in {_begin(text)}")
+        raise UsageError(f"no JSON object or array in {_begin(text)}")
     try:
         value, _ = json.JSONDecoder().raw_decode(text, start.start())
     except ValueError as error:

@@ -77,7 +77,7 @@ class ModuleAgent(CommandAgent):
 
     @classmethod
     def load(cls, spec: str, options: Mapping[str, Any], *, allow_unconfined: bool = False) -> ModuleAgent:
-        """Return the agent. Raise UsageError if it can't be imported or is no agent."""
+        """Return the agent. Raise UsageError if it can't be imported or is not an agent."""
         given = {
             name: text_list(options.get(name), f"agent {spec}: {name}")
             for name in ("pass_env", "direct", "files")
@@ -274,7 +274,7 @@ class _Served:
         except ConnectionError:  # the process is gone; its exit code tells more
             return
         except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"{self.agent.spec}: its process sent what is no message: {error}") from error
+            raise UsageError(f"{self.agent.spec}: its process sent what is not a message: {error}") from error
         finally:
             if attempt.models is not None:
                 attempt.models.end(attempt.session)
@@ -472,7 +472,7 @@ def _key(kind: str, members: Mapping[str, Any]) -> bytes:
 def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
-    raise UsageError(f"a tool's result is no JSON, but holds {type(value).__name__}")
+    raise UsageError(f"a tool's result is not JSON, but holds {type(value).__name__}")
 
 
 def _names(copied: bytes) -> Iterator[str]:

@@ -232,7 +232,7 @@ def _error(text: str) -> dict[str, Any]:
 
 
 def _text(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Return a tool's result as text, with a placeholder for each part that is no text."""
+    """Return a tool's result as text, with a placeholder for each part that is not text."""
     return "\n".join(
         str(part.get("text", ""))
         if part.get("type") == "text"

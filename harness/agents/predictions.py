@@ -19,7 +19,7 @@ _IDS = ("id", "task_id", "idx")  # the sets' own names, too
 class PredictionsAgent:
     """Agent that answers each task with its line in a file. A null answer, or none, is no answer.
 
-    An answer that is no text (a number, a list) is given as its JSON.
+    An answer that is not text (a number, a list) is given as its JSON.
     """
 
     name = "predictions"
@@ -31,7 +31,7 @@ class PredictionsAgent:
 
     @classmethod
     def from_file(cls, path: Path) -> PredictionsAgent:
-        """Read a file. Raise DamagedInput naming the line that is no prediction, or the second one of an id."""
+        """Read a file. Raise DamagedInput naming the line that is not a prediction, or the second one of an id."""
         try:
             data = path.read_bytes()
             lines = data.decode("utf-8-sig").split("\n")

@@ -53,7 +53,7 @@ def command(
         for line in outcome.differences:
             click.echo(line)
         if outcome.holds and before not in (None, outcome.hash):
-            click.echo(f"the certificate that lay with the run, {before}, was made by other code than this")
+            click.echo(f"the run's earlier certificate, {before}, was made by another version of the code")
         summary = summarise(run)
         for sentence in filter(None, (*describe_left_out(files, summary), failed_attempts(summary))):
             click.echo(sentence)  # a run that repeats may still be incomplete

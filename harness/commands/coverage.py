@@ -112,9 +112,7 @@ def command(
     for task_id in found.unknown_tasks:
         click.echo(f"{task_id}: names no address, so nothing can be said about it")
     if check_references and all(finding.check in ("certificate", "cookie") for finding in findings):
-        click.echo(
-            "every gold cell stands in a text of the snapshot; no answer is given away; no date will pass"
-        )
+        click.echo("every gold cell is in a text of the snapshot; no answer is given away; no date will pass")
     doubtful = f", {len(found.doubtful)} of them with a note" if found.doubtful else ""
     needs = f"{len(found.needs) - len(found.missing)} of {len(found.needs)} needs answered"
     click.echo(f"{needs if found.needs else 'the tasks name no need'}{doubtful}; snapshot {found.snapshot}")

@@ -112,5 +112,5 @@ def _total(found: Diff) -> str:
     if found.restated:
         parts.append(f"{pluralize(found.restated, 'capture')} with another token only")
     return "; ".join(parts) if not found.same else f"the same: {found.a}" if found.a == found.b else (
-        "nothing that is served differs; " + "; ".join(parts)
+        "no served answer differs; " + "; ".join(parts)
     )  # fmt: skip

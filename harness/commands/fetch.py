@@ -79,7 +79,7 @@ def _why_not(snapshot: Snapshot, address: str, content: str, view: bool) -> str:
         return "no view of the snapshot; 'stillweb ls SNAPSHOT --views' lists them"
     if content == "text" and (found := Store(snapshot).session("fetch").follow(address).capture) is not None:
         kind = found.mime or "of no type"
-        return f"is {kind}, of which no text is frozen; 'stillweb replay SNAPSHOT -- curl -O {address}' gives its bytes"
+        return f"is {kind}, which has no frozen text; 'stillweb replay SNAPSHOT -- curl -O {address}' gives its bytes"
     return f"not in the snapshot as {content}; 'stillweb lookup' says what comes nearest"
 
 

@@ -38,7 +38,7 @@ def command(files: tuple[Path, ...], out: Path) -> int:
         twice = _twice(snapshot)
     if twice:
         say(
-            f"there twice, with the same time and answer: {pluralize(twice, 'capture')}; was a file imported before? "
+            f"present twice, with the same time and answer: {pluralize(twice, 'capture')}; was a file imported before? "
             "No answer hangs on it"
         )
     if other:

@@ -33,7 +33,7 @@ class FiniteRange(click.FloatRange):
         """Return the number. Fail with a usage error if it is not finite."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number that can be counted to", param, ctx)
+            self.fail(f"{value!r} is not a number that can be counted to", param, ctx)
         return number
 
 
@@ -150,7 +150,7 @@ def _use(path: str | os.PathLike[str], *, written: bool) -> None:
             inside = out.is_relative_to(read) and out.relative_to(read).parts[:1]
             if out.is_file() and (out == read or (inside and inside[0] in _PARTS)):
                 raise click.UsageError(
-                    f"{out}: is read by this command, and would be lost; name another file to write", ctx
+                    f"{out}: is an input of this command and would be overwritten; name another file", ctx
                 )
 
 

@@ -27,7 +27,7 @@ class WithProgram(click.Command):
             place = args.index("--")
             ctx.meta[_KEY] = args[place + 1 :]
             if not args[place + 1 :]:
-                raise click.UsageError("nothing stands after '--'; give the program to run", ctx)
+                raise click.UsageError("no program after '--'; give the program to run", ctx)
             args = args[:place]
         return super().parse_args(ctx, args)
 

@@ -295,9 +295,7 @@ def command(
             say(f"given up by the client: {url}{f' ({count} times)' if count > 1 else ''}")
     if recorder.errands:
         hosts = sorted({host_of(url) for url, _ in recorder.errands})
-        say(
-            f"not recorded, and not missing: what the browser asked for of its own accord ({', '.join(hosts)})"
-        )
+        say(f"not recorded, and not needed: requests of the browser itself ({', '.join(hosts)})")
     if program and not (recording.writer.captures or recorder.stats.requests):
         say(
             f"nothing was recorded: {program[0]} made no requests, they went past the proxy, or it does not "
@@ -348,7 +346,7 @@ def _say_changed(out: Path, since: Place) -> None:
     if changed:
         say(
             f"{out}: {pluralize(len(changed), 'request')} that it held answered otherwise now (first: "
-            f"{changed[0].method} {changed[0].url}); both answers are kept, and the earlier comes first. "
+            f"{changed[0].method} {changed[0].url}); both answers are kept, and the earlier one is served first. "
             "For the site as it is now, record into another directory"
         )
 

@@ -155,7 +155,7 @@ def command(
         proof = canary()
         say(proof.line())
         if proof.escaped:
-            raise MissingCapability("the namespace has a way out; this is no isolation")
+            raise MissingCapability("the namespace has a way out, so it does not isolate")
     with open_snapshot(*snapshots, at=at) as snapshot:
         say_damage(snapshot)
         if rules is not None:

@@ -303,7 +303,7 @@ def _drill(plain: Run, faulted: Run, as_json: bool) -> None:
         click.echo(f"compare in full: stillweb compare {plain.path} {faulted.path}")
     if failed := len(plain.summary.failed):
         raise GateFailed(
-            f"{plain.path}: {pluralize(failed, 'attempt')} failed without any fault, which tells nothing of faults; "
+            f"{plain.path}: {pluralize(failed, 'attempt')} failed without any fault, which says nothing about faults; "
             f"'stillweb report {plain.path}' shows why"
         )
 

@@ -47,7 +47,7 @@ MOST = 10  # attempts named in the output
     type=click.IntRange(1),
     cls=OptionFor,
     needs="--ask-judge",
-    help="attempts judged at once; 2 by default.",
+    help="attempts judged at the same time; 2 by default.",
 )
 @click.option(
     "-o",
@@ -112,7 +112,7 @@ def command(
     say(f"{len(done.different)} of {of} have another score than in {run}{named and f': {named}'}")
     if ask_judge and failed:
         raise GateFailed(
-            f"{out}: {failed}; 'stillweb score {out} --ask-judge -o …' asks again what has no answer"
+            f"{out}: {failed}; 'stillweb score {out} --ask-judge -o …' asks again where an answer is missing"
         )
     return 0
 

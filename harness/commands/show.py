@@ -98,7 +98,7 @@ def show_summary(run: Path, certificate: dict[str, Any], as_json: bool, *, each:
     click.echo(
         f"certificate {certificate['hash']}"
         if certificate
-        else "no certificate for scores that come out differently; --write puts the new ones in place"
+        else "no certificate: some scores come out differently; --write replaces them"
     )
     return summary
 

@@ -63,7 +63,7 @@ def refuse_other_folders(path: Path) -> None:
     except DamagedInput as error:
         within = sorted(str(one) for one in path.iterdir() if is_run(one))
         hint = f". It holds runs: {' '.join(within[:3])}{' …' if within[3:] else ''}" if within else ""
-        raise UsageError(f"{error}, and is no run{hint}") from error
+        raise UsageError(f"{error}, and is not a run{hint}") from error
 
 
 def is_run(path: Path) -> bool:

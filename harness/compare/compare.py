@@ -125,7 +125,7 @@ class Comparison:
     @property
     def no_interval(self) -> str:
         """Text shown instead of an interval."""
-        return f"no interval, for it takes {LEAST_CLUSTERS} clusters and these are {self.clusters}"
+        return f"no interval: it takes {LEAST_CLUSTERS} clusters, and there are {self.clusters}"
 
     @property
     def told_left_out(self) -> list[str]:
@@ -688,7 +688,7 @@ class RunComparison:
     def lines(self) -> Iterator[str]:
         if self.differs:
             told = (change for changes in self.differs.values() for change in changes)
-            yield f"the runs differ in what they stand on: {'; '.join(told)}"
+            yield f"the runs differ in their inputs: {'; '.join(told)}"
         yield from self.remarks
         if self.drill is not None:
             yield str(self.drill)
@@ -789,7 +789,7 @@ def _drill(a: Path, b: Path) -> tuple[Drill | None, tuple[str, ...]]:
     try:
         found = drill(a, b)
     except StillwebError as error:
-        return None, (f"what became of each attempt is not known: {error}",)
+        return None, (f"the outcomes of the attempts are not known: {error}",)
     return (found if found.outcomes.keys() - {UNTOUCHED} else None), ()
 
 

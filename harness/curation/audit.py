@@ -130,7 +130,7 @@ def audit(
     pairs = [(text.address, text.markdown) for text in texts or ()]
     index = TextIndex(pairs) if pairs else None
     if texts is not None and not pairs:
-        message = "no text of the snapshot is frozen, so no gold cell was looked for: seal it first"
+        message = "the snapshot has no frozen texts, so no gold cell was looked for: seal it first"
         findings.append(AuditFinding("", "gold-unread", "warning", message))
     context = Context(rubrics=rubrics or {})
     for task in tasks:
@@ -191,10 +191,10 @@ def _gold(task: Task, rows: Sequence[Sequence[str]], index: TextIndex) -> Iterat
                 and count == int(count)
                 and 0 <= count < 1000
             ):
-                message = f"{where}: {shown!r} stands in no text of the snapshot; it may have been counted"
+                message = f"{where}: {shown!r} is in no text of the snapshot; it may be a count"
                 yield AuditFinding(task.id, "gold-computable", "note", message)
             else:
-                message = f"{where}: {shown!r} stands in no text of the snapshot"
+                message = f"{where}: {shown!r} is in no text of the snapshot"
                 yield AuditFinding(task.id, "gold-missing", "warning", message)
 
 
@@ -253,7 +253,7 @@ def _dates(task: Task, today: date) -> Iterator[AuditFinding]:
         if day > today:
             yield AuditFinding(task.id, "date", "warning", f"{day.isoformat()} in the question will pass")
     if found := _RELATIVE.search(task.question):
-        message = f"{found[0]!r} in the question means another day each time it is asked"
+        message = f"{found[0]!r} in the question changes its meaning from day to day"
         yield AuditFinding(task.id, "relative-date", "warning", message)
 
 

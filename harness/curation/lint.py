@@ -63,20 +63,20 @@ def lint(
 
 def _side_car(base: str, rubric: Rubric, variants: list[Task], *, edited: bool) -> Iterator[Finding]:
     if "separators" in rubric.assumed:
-        message = "the rubric gives one text for fields and records; supposed: | and a line break"
+        message = "the rubric gives one text for fields and records; assumed: | and a line break"
         yield Finding(base, "separators alike", "error", message)
     if "columns" in rubric.assumed:
         yield Finding(base, "schema missing", "error", "the rubric names no columns; they were numbered")
     if "row_key" in rubric.assumed:
         key = ", ".join(rubric.row_key)
-        yield Finding(base, "key undefined", "error", f"the rubric names no row key; supposed: {key}")
+        yield Finding(base, "key undefined", "error", f"the rubric names no row key; assumed: {key}")
     if "ordered" in rubric.assumed:
         yield Finding(
-            base, "order undefined", "warning", "the rubric doesn't say whether order counts; supposed: yes"
+            base, "order undefined", "warning", "the rubric doesn't say whether order counts; assumed: yes"
         )
     for sentence in rubric.unread:
         if may_decide_score(sentence):
-            message = f"{sentence!r} may decide a score, and no rule reads it; say it in the side-car"
+            message = f"{sentence!r} may decide a score, but no rule covers it; add it to the side-car"
             yield Finding(base, "unread rule", "warning", message)
         else:
             yield Finding(base, "unread rule", "note", sentence)
@@ -108,7 +108,9 @@ def _reference(base: str, task: Task, rubric: Rubric) -> Iterator[Finding]:
             base, "key not unique", "error", f"{task.id}: two rows of the reference have the same key"
         )
     if any(cell == "" for row in rows for cell in row):
-        yield Finding(base, "empty reference cell", "warning", f"{task.id}: an empty cell is never right")
+        yield Finding(
+            base, "empty reference cell", "warning", f"{task.id}: an empty cell is never counted as right"
+        )
     cardinality = task.meta.get("oracle_output_cardinality")
     if isinstance(cardinality, int) and cardinality != len(rows):
         yield Finding(

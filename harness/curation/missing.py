@@ -83,7 +83,7 @@ def _refused(entry: dict[str, Any]) -> str | None:
 def _unsendable(method: str, url: str, body: bytes | None) -> str | None:
     again = "record the program itself again"
     if not url.startswith(("http://", "https://")) or method == "CONNECT":
-        return f"this is no request that can be sent again; {again}"
+        return f"this is not a request that can be sent again; {again}"
     if body is None:
         return f"its body was too long for the ledger; {again}"
     if MASK in url or MASK.encode() in body:

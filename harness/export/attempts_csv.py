@@ -2,7 +2,7 @@
 
 Columns: task, attempt, base, scorer, status, end, then `score.NAME` for each metric, then misses, calls,
 models (including judges), tokens, cost, question, answer, reference, problem, review, trace (its hash).
-Missing values are empty; an unfinished attempt has only its task and status. A reference that is no text, and
+Missing values are empty; an unfinished attempt has only its task and status. A reference that is not text, and
 `review` (reviewer: class), are JSON.
 """
 

@@ -107,7 +107,7 @@ def pull(address: str, out: Path) -> list[str]:
             )
         name = sealed[0].rpartition("/")[2] or address.rstrip("/").rpartition("/")[2]
         if not _is_name(name):
-            raise DamagedInput(f"{address}: {name!r:.80} is no name that a file can have here")
+            raise DamagedInput(f"{address}: {name!r:.80} is not a name that a file can have here")
         wanted[name] = (RemoteSource(files[sealed[0]], name=f"{address}/{name}"), files[sealed[0]].sha256)
     else:
         for resource in value["resources"]:
@@ -134,7 +134,7 @@ def pull(address: str, out: Path) -> list[str]:
                 raise DamagedInput(f"{address}: {name} can't be written here: {error.strerror}") from error
             if expected and whole.hexdigest() != expected:
                 raise DamagedInput(
-                    f"{address}: {name} is not what was published (another SHA-256). Don't use it."
+                    f"{address}: {name} differs from what was published (another SHA-256). Don't use it."
                 )
     return list(wanted)
 
@@ -153,7 +153,9 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
         return None
     place = RemoteSource(files[PACKAGE], name=f"{address}/{PACKAGE}")
     if place.size > LARGEST_MEMBER:
-        raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: it has {place.size} bytes")
+        raise DamagedInput(
+            f"{address}/{PACKAGE}: is not a list of published files: it has {place.size} bytes"
+        )
     try:
         value = json.loads(place.read(0, place.size))
         if value.get("profile") != PUBLISHED:
@@ -165,7 +167,7 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
                 raise ValueError(f"resource {name!r:.80}")
             names.add(name)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedInput(f"{address}/{PACKAGE}: is no list of published files: {error}") from error
+        raise DamagedInput(f"{address}/{PACKAGE}: is not a list of published files: {error}") from error
     return dict(value)
 
 

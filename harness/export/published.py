@@ -92,7 +92,7 @@ def _decrypt(path: Path, target: Path) -> None:
     with path.open("rb") as file:
         head = _HEADS.match(file.read(1 << 16))
         if head is None:
-            raise DamagedInput(f"{path}: is no encrypted file of a published run")
+            raise DamagedInput(f"{path}: is not an encrypted file of a published run")
         canary = str(json.loads(head[1]))
         file.seek(head.end())
 
@@ -105,7 +105,9 @@ def _decrypt(path: Path, target: Path) -> None:
                         raise ValueError("has another end")
                     yield _xor(base64.b64decode(text, validate=True), canary)
                 except ValueError as error:
-                    raise DamagedInput(f"{path}: is no encrypted file of a published run: {error}") from error
+                    raise DamagedInput(
+                        f"{path}: is not an encrypted file of a published run: {error}"
+                    ) from error
                 ended = bool(quote)
             if not ended:
                 raise DamagedInput(f"{path}: is cut short. Pull it again.")

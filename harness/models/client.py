@@ -36,7 +36,7 @@ Prices = Mapping[str, Mapping[str, float]]
 SdkErrors = tuple[type[Exception], type[Any], type[Exception]]
 MOST_REPLY = 4_000_000  # characters of text, thoughts and tool calls
 AT_ONCE = 64  # chunks of a stream, each of which takes the SDK some 0.3 ms
-_JUDGE_CLOSED = "the judge was asked while the run ended"
+_JUDGE_CLOSED = "the judge was asked while the run was ending"
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ def _input(text: str) -> Any:
 def _message_reply(message: dict[str, Any]) -> Reply:
     blocks = message.get("content")
     if not isinstance(blocks, list) or message.get("role") != "assistant":
-        raise ModelError(f"the endpoint's answer is no message: {str(message)[:300]}")
+        raise ModelError(f"the endpoint's answer is not a message: {str(message)[:300]}")
     check_number(blocks, "blocks")
     usage = message.get("usage") or {}
     cached = int(usage.get("cache_read_input_tokens") or 0)

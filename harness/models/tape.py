@@ -326,7 +326,7 @@ class Tape:
             )
         if any(one.turn.end > other.turn.begin for one, other in pairwise(calls)):
             raise UsageError(
-                f"{self.path}: {name!r} made calls at once, so that its first {most} are not known"
+                f"{self.path}: {name!r} made concurrent calls, so its first {most} are not known"
             )
         with Tape.open(path, "record") as copy:
             copy._begin_generation(new_name)
@@ -337,7 +337,7 @@ class Tape:
 
     def _begin_generation(self, name: str, *, fresh: bool = True) -> None:
         if self.path is not None and self.path.suffix == ".wacz":  # before a call is paid for
-            raise UsageError(f"{self.path}: a sealed tape can't be added to; use --tape replay")
+            raise UsageError(f"{self.path}: a sealed tape can't be extended; use --tape replay")
         if name in self._begun:
             return
         self._begun.add(name)
@@ -463,7 +463,7 @@ class Tape:
             return f"{place}: nothing was recorded for this task and attempt"
         if self._key(call) in session.by_key:
             times = pluralize(len(session.by_key[self._key(call)]), "time")
-            return f"{place}: the same request was recorded {times} and is made once more"
+            return f"{place}: the same request was recorded {times} and is now made once more"
         now = parse_body(call.body)
         best: tuple[int, int, str] | None = None
         for number, taped in enumerate(session.calls, 1):
@@ -570,7 +570,7 @@ def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
         for name in [*taped, *(n for n in now if n not in taped)]:
             inner = f"{path}.{name}" if path else name
             if name not in now:
-                return same, f"{inner} is {_short(taped[name])} on the tape, now it is not there"
+                return same, f"{inner} is {_short(taped[name])} on the tape, and is missing now"
             if name not in taped:
                 return same, f"{inner} is not on the tape, now {_short(now[name])}"
             if canonical(taped[name]) != canonical(now[name]):

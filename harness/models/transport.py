@@ -204,7 +204,7 @@ def _problem(response: httpx.Response, content: bytes) -> str | None:
         try:
             events, done = read_stream(content)
         except (ValueError, RecursionError):
-            return f"sent an event stream that is no JSON: {start!r}"
+            return f"sent an event stream that is not JSON: {start!r}"
         if error := next(filter(None, map(_error, events)), None):
             return error
         return None if done or any(map(is_last, events)) else "sent an event stream that breaks off"
@@ -232,5 +232,5 @@ def _error(value: Any) -> str | None:
     )
     failed = failed or ("output" in value and value.get("status") in ("failed", "cancelled"))
     if told or failed or value.get("type") in ("error", "response.failed"):
-        return f"sent an error for an answer: {json.dumps(told or value)[:200]}"
+        return f"sent an error in place of an answer: {json.dumps(told or value)[:200]}"
     return None

@@ -155,10 +155,10 @@ def _same_tasks(files: RunFiles, stands_on: Mapping[str, Any]) -> dict[str, Task
     """Return the tasks by id. Raise DamagedInput if they or the side-cars differ from the run's beginning."""
     tasks = files.tasks()
     if TaskSet("run", tuple(tasks)).digest != stands_on.get("tasks"):
-        raise DamagedInput(f"{files.path / 'tasks.jsonl'}: these are not the tasks that the run began with")
+        raise DamagedInput(f"{files.path / 'tasks.jsonl'}: the tasks are not those that the run began with")
     if rubrics_hash(read_rubrics(files)) != stands_on.get("rubrics"):
         raise DamagedInput(
-            f"{files.path / 'rubrics.json'}: these are not the side-cars that the run began with"
+            f"{files.path / 'rubrics.json'}: the side-cars are not those that the run began with"
         )
     return {task.id: task for task in tasks}
 

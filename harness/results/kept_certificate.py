@@ -34,7 +34,7 @@ def read_kept(path: Path) -> dict[str, Any] | None:
         value = json.loads(file.read_text(encoding="utf-8"))
         traces = [attempt["trace"] for attempt in value["attempts"].values()]
         if value["hash"] != hash_of(value) or not all(isinstance(one, str) for one in traces):
-            raise ValueError("its hash is not that of what it says")
+            raise ValueError("its hash is not that of its content")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedInput(f"{file}: not a certificate: {error}; `stillweb score` makes it anew") from error
     return dict(value)

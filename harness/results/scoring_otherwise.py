@@ -130,7 +130,7 @@ def score_otherwise(
             (out / BEGUN).unlink(missing_ok=True)
         except BaseException:
             if asked and any(new.traces.glob("*")):
-                note(f"{part}: holds what judges said so far; the same command goes on from there")
+                note(f"{part}: holds the judges' answers so far; the same command continues from there")
             else:
                 shutil.rmtree(part, ignore_errors=True)
             raise
@@ -150,7 +150,7 @@ def _claimed(part: Path, begun: str) -> Iterator[bool]:
     or if it holds paid answers of judges for another scoring.
     """
     part.mkdir(parents=True, exist_ok=True)
-    handle = lock_directory(part, "another process scores into it; wait until it has ended")
+    handle = lock_directory(part, "another process is scoring into it; wait until it has ended")
     try:
         kept = (part / BEGUN).read_text(encoding="utf-8") if (part / BEGUN).exists() else ""
         if kept and kept != begun:
@@ -176,7 +176,7 @@ def _matching(files: RunFiles, before: Sequence[Task], tasks: Sequence[Task]) ->
         for name in ("question", "start_url"):
             if getattr(task, name) != getattr(now[task.id], name):
                 raise UsageError(
-                    f"{files.path}: task {task.id!r} has another {name} now, which no attempt was made at; run it anew"
+                    f"{files.path}: task {task.id!r} has another {name} now, which no attempt used; run it anew"
                 )
     return [now[task.id] for task in before]
 
@@ -200,7 +200,7 @@ def _side_cars(
         return kept
     if kept != {name: as_json(one) for name, one in compile_rubrics(before).items()}:
         raise UsageError(
-            f"{files.path}: has side-cars that were not compiled from its tasks; say with --rubrics which to take "
+            f"{files.path}: has side-cars that were not compiled from its tasks; choose them with --rubrics "
             f"({files.path / 'rubrics.json'} has those of the run)"
         )
     return {name: as_json(one) for name, one in compile_rubrics(chosen).items()}
@@ -210,9 +210,7 @@ def _check_judges(tasks: Sequence[Task], settings: Settings, tape: Path, *, aske
     """Check that judges can be asked, before anyone is asked or anything is written."""
     if asked:
         if tape.is_file():
-            raise UsageError(
-                f"{tape}: the run's tape is sealed, so that no judge's answer can be added to it"
-            )
+            raise UsageError(f"{tape}: the run's tape is sealed, so no judge's answer can be added to it")
         check_judges(tasks, settings, taped=False)
         return
     if (task := unnamed_judge(tasks, settings)) is not None:

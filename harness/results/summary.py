@@ -270,9 +270,9 @@ def describe_left_out(files: RunFiles, summary: Summary) -> list[str]:
     if settings.prices and summary.unpriced:
         lacking = [one for one in summary.unpriced if one not in settings.prices]
         phrases.append(
-            f"the cost is unknown, for --prices has none for {', '.join(lacking)}"
+            f"the cost is unknown: --prices has none for {', '.join(lacking)}"
             if lacking
-            else f"the cost is unknown, for an answer of {', '.join(summary.unpriced)} does not say what it used"
+            else f"the cost is unknown: an answer of {', '.join(summary.unpriced)} does not say what it used"
         )
     if fork := settings.fork:
         phrases.append(
@@ -282,17 +282,17 @@ def describe_left_out(files: RunFiles, summary: Summary) -> list[str]:
     if summary.part_of:
         phrases.append(f"the figures are of {part(len(files.tasks()), summary.part_of)}")
     if unread := unread_records(files):
-        phrases.append(f"{unread}: in no figure here")
+        phrases.append(f"{unread}: not in these figures")
     if again := files.made_again():
         phrases.append(
             f"{pluralize(again, 'failed attempt')} made again; what failed is kept in the run's folder failed"
         )
     if summary.cut_off:
-        phrases.append(f"{pluralize(summary.cut_off, 'answer')} of the model cut off by its limit of tokens")
+        phrases.append(f"{pluralize(summary.cut_off, 'answer')} of the model cut off by the token limit")
     if summary.supposed:
         rules = ", ".join(f"{name} of {pluralize(n, 'task')}" for name, n in sorted(summary.supposed.items()))
         phrases.append(
-            f"supposed, for the rubric does not say it: {rules} (`stillweb rubric lint` names them)"
+            f"assumed, since the rubric does not say it: {rules} (`stillweb rubric lint` names them)"
         )
     if summary.unjudged:
         name, why = summary.unjudged[0]

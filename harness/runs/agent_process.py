@@ -102,11 +102,11 @@ class _Connection:
         self._receiver.start()
 
     def send(self, kind: str, **members: Any) -> None:
-        """Send a message. Raise UsageError for what is no JSON."""
+        """Send a message. Raise UsageError for what is not JSON."""
         try:
             line = json.dumps({"kind": kind, **members}).encode() + b"\n"
         except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(f"{kind}: is no JSON: {error}") from error
+            raise UsageError(f"{kind}: is not JSON: {error}") from error
         with self._sending:
             self._socket.sendall(line)
 

@@ -72,7 +72,7 @@ async def play(agent: Agent, attempt: Attempt, *, ending: Callable[[], bool] = l
         raise attempt.machine_error
     # foreign code may return anything; a trace holds text only
     if text is not None and not isinstance(text, str):
-        return None, "error", f"the agent's answer is no text but {type(text).__name__}"
+        return None, "error", f"the agent's answer is not text but {type(text).__name__}"
     if text is not None and len(text) > MOST_ANSWER:
         return None, "error", f"the agent's answer has more than {MOST_ANSWER:,} characters, which is none"
     return text, "none" if text is None else "answered", None
@@ -182,7 +182,7 @@ _TOOL = "browser_evaluate"
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any] | None:

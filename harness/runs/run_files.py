@@ -252,7 +252,7 @@ class RunFiles:
         """Make the directory. Raise UsageError if it holds other files, which a run could overwrite."""
         if not (self.path / "run.json").exists() and self.path.exists():
             if not self.path.is_dir():
-                raise UsageError(f"{self.path}: is no directory; name another one with -o")
+                raise UsageError(f"{self.path}: is not a directory; name another one with -o")
             begun = (
                 "tape",
                 *(
@@ -342,7 +342,7 @@ class RunFiles:
         if PSEUDONYM_TEXT.search(whole.agent):
             raise UsageError(
                 f"{self.path}: a secret among the agent's arguments can't be read with this user's key; "
-                "go on where the run was begun, or hand it to the program in a variable (pass_env)"
+                "continue as the user who began the run, or pass it to the program in a variable (pass_env)"
             )
         return whole
 
@@ -376,20 +376,20 @@ class RunFiles:
         except FileNotFoundError:
             published = "; `stillweb pull` makes a run of what is published"
             hint = published if (self.path / "datapackage.json").exists() else ""
-            raise UsageError(f"{self.path}: is no run (it has no run.json){hint}") from None
+            raise UsageError(f"{self.path}: is not a run (it has no run.json){hint}") from None
         except (ValueError, RecursionError) as error:
             raise DamagedInput(f"{path}: not JSON: {error}") from error
         if not isinstance(value, dict) or value.get("schema") != "stillweb-run":
-            raise DamagedInput(f"{path}: is no stillweb run")
+            raise DamagedInput(f"{path}: is not a stillweb run")
         if value.get("version") != VERSION:
             raise DamagedInput(
                 f"{path}: version {value.get('version')!r} is not known here (only {VERSION}); a newer Stillweb reads it"
             )
         stands_on = value.get("stands_on", {})
         if not isinstance(stands_on, dict):
-            raise DamagedInput(f"{path}: stands_on is no object")
+            raise DamagedInput(f"{path}: stands_on is not an object")
         if not isinstance(stands_on.get("agent") or {}, dict):
-            raise DamagedInput(f"{path}: stands_on.agent is no object")
+            raise DamagedInput(f"{path}: stands_on.agent is not an object")
         return Settings.from_json(value.get("settings"), str(path)), stands_on
 
     def tasks(self) -> list[Task]:
@@ -409,7 +409,7 @@ class RunFiles:
                 except DamagedInput as error:
                     raise DamagedInput(f"{path}:{number}: {error}") from error
         if self.manifest()[1].get("tasks") not in (None, TaskSet("run", tuple(found)).digest):
-            raise DamagedInput(f"{path}: these are not the tasks that the run began with")
+            raise DamagedInput(f"{path}: the tasks are not those that the run began with")
         return found
 
     def attempts(self) -> Iterator[tuple[Task, int, Trace | None]]:
@@ -434,8 +434,8 @@ class RunFiles:
 
         Raise UsageError while another process works on it.
         """
-        self.manifest()  # reports a directory that is no run
-        handle = lock_directory(self.path, "another process works on this run; wait until it has ended")
+        self.manifest()  # reports a directory that is not a run
+        handle = lock_directory(self.path, "another process is working on this run; wait until it has ended")
         try:
             yield
         finally:

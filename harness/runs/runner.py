@@ -265,7 +265,7 @@ def _make(files: RunFiles, jobs: list[Job], engine: Engine | None, shown: Displa
                 if end.code in _BY_SIGNAL:
                     raise
                 raise StillwebError(
-                    f"{files.path}: an agent, in a task of its own, or a scorer ended the whole process (SystemExit: {end.code}); "
+                    f"{files.path}: an agent or a scorer ended the whole process (SystemExit: {end.code}); "
                     "the attempts under way are lost"
                 ) from end
     return made

@@ -232,7 +232,7 @@ class Launch:
                 self.libc.prctl(_PR_SET_DUMPABLE, 1)  # or nobody may map the user
                 self._end_with_parent()  # a change of user took it back
             user, group = os.geteuid(), os.getegid()
-            self._call(self.libc.unshare(_NEWUSER | kinds), "no namespace may be made here")
+            self._call(self.libc.unshare(_NEWUSER | kinds), "namespaces may not be made here")
             for name, text in (
                 ("setgroups", "deny"),
                 ("uid_map", f"{user} {user} 1"),
@@ -253,7 +253,7 @@ class Launch:
     def _make_root(self) -> None:
         """Mount a new root that holds the order's paths and nothing else, and go into it."""
         self._call(
-            self.libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mounts can't be kept apart"
+            self.libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mounts can't be made private"
         )
         sources = _Sources(self.order)  # of this namespace: no other's may be cloned
         trees = [(self._clone(source, target, how), target) for source, target, how in sources.system]
@@ -299,7 +299,7 @@ class Launch:
         self._place_folder(base + FOLDER, sources.folder)
         os.chdir(base)
         number = _PIVOT_ROOT.get(os.uname().machine, -1)
-        self._call(self.libc.syscall(number, b".", b"."), "the root can't be changed")
+        self._call(self.libc.syscall(number, b".", b"."), "the root directory can't be changed")
         self._call(self.libc.umount2(b".", _MNT_DETACH), "the machine's root stays")
         os.chdir("/")
         self.folder = FOLDER
@@ -435,7 +435,7 @@ class Launch:
                 _become(self.user)
             if self.linux:
                 self._drop_capabilities()
-                self._call(self.libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "rights can't be given up")
+                self._call(self.libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "privileges can't be dropped")
             if self.limits is not None or "namespaces" not in self.held or not self.own_network:
                 self._holds("Landlock", self._enter_landlock)
             self._holds("system calls", lambda: install_filter(limits=self.limits is not None))
@@ -477,7 +477,7 @@ class Launch:
     def _drop_capabilities(self) -> None:
         header = struct.pack("=II", 0x20080522, 0)  # linux/capability.h, version 3; this process
         done = self.libc.capset(header, bytes(24))
-        self._call(done, "capabilities can't be given up")
+        self._call(done, "capabilities can't be dropped")
 
     def _enter_landlock(self) -> None:
         version = self.libc.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)

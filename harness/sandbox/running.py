@@ -182,7 +182,7 @@ class Start:
             for secret in hidden:
                 if _within(place, secret) or _within(secret, place):
                     raise UsageError(
-                        f"{place}: the program would see {secret}, which none may; name the program's own files one by one"
+                        f"{place}: the program would see {secret}, which no program may; name the program's own files one by one"
                     )
         installed = [
             one
@@ -454,7 +454,7 @@ def _is_system(place: Path) -> bool:
 
 
 def _interpreter(script: str, path: str) -> str | None:
-    """Return the program that a script's first line names, or None for what is no script."""
+    """Return the program that a script's first line names, or None for what is not a script."""
     try:
         with open(script, "rb") as file:
             line = file.readline(512)

@@ -224,11 +224,11 @@ def _as_read_back(found: Score) -> Score:
     """Return a custom scorer's score as read back from a trace: true is 1, keys are text. Raise TypeError."""
     for name in ("problems", "columns", "cells"):
         if not isinstance(found.detail.get(name, []), list | tuple):
-            raise TypeError(f"detail[{name!r}] is no list")
+            raise TypeError(f"detail[{name!r}] is not a list")
     for cell in (cell for row in found.detail.get("cells", ()) for cell in row):
         texts = all(isinstance(cell.get(name), str | None) for name in ("value", "reference", "normalised"))
         if not texts or not isinstance(cell.get("right"), bool) or not isinstance(cell.get("column"), str):
-            raise TypeError(f"detail['cells'] holds what is no cell: {cell!r:.200}")
+            raise TypeError(f"detail['cells'] holds an item that is not a cell: {cell!r:.200}")
     metrics = {name: float(v) if isinstance(v, bool) else v for name, v in found.metrics.items()}
     return Score.from_json(json.loads(json.dumps(Score(metrics, found.status, found.detail).to_json())))
 

@@ -115,7 +115,9 @@ def imitations(graded: str, template: str) -> list[str]:
     headings = [" ".join(one.split()) for one in re.findall(r"([^\n]*\S)\s*\{\w+\}", template)]
     imitated += [one for one in headings if len(one) >= _HEADING and one.casefold() in words]
     return (
-        [f"what is graded holds words of its judge ({imitated[0][:80]!r}): read what the judge said"]
+        [
+            f"what is graded contains text that imitates its judge ({imitated[0][:80]!r}): read the judge's answer"
+        ]
         if imitated
         else []
     )

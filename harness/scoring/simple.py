@@ -41,7 +41,7 @@ def score_exact(task: Task, answer: str | None, context: Context) -> Score:
         as_decimal(_plain(_text(one), True)) is None for one in references
     ):
         raise UsageError(
-            f"task {task.id}: options.tolerance: the reference {_text(task.reference)[:80]!r} is no number; leave out its unit"
+            f"task {task.id}: options.tolerance: the reference {_text(task.reference)[:80]!r} is not a number; leave out its unit"
         )
     if answer is None or not answer.strip():
         return score_without_answer(task, "zero", "no answer")
@@ -128,7 +128,7 @@ def _same(given: str, reference: str, options: dict[str, Any]) -> bool:
 def _tolerance(task: Task, text: str) -> Decimal:
     found = as_decimal(text)
     if found is None or found < 0:
-        raise UsageError(f"task {task.id}: options.tolerance: {text!r} is no number from 0 on")
+        raise UsageError(f"task {task.id}: options.tolerance: {text!r} is not a number from 0 on")
     return found
 
 

@@ -105,7 +105,7 @@ class ExpectedAnswer:
 
 
 def accepted_answers(trace: Trace) -> list[ExpectedAnswer]:
-    """Return the accepted answers of a task whose answer is no table; [] if they are not text."""
+    """Return the accepted answers of a task whose answer is not a table; [] if they are not text."""
     task: dict[str, Any] = trace.header["task"]
     answer, score = trace.last("answer") or {}, trace.last("score") or {}
     reference = task.get("reference")

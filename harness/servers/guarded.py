@@ -125,7 +125,7 @@ def _given(body: bytes, receive: Any) -> Any:
 
 
 def _unreadable(body: bytes, fields: dict[str, str]) -> str:
-    """Return why a JSON body is refused before the application reads it; "" for others, and for what is no JSON."""
+    """Return why a JSON body is refused before the application reads it; "" for others, and for what is not JSON."""
     if "json" not in fields.get("content-type", ""):
         return ""
     deep = f"the request is nested more than {DEEPEST} deep. Send a flatter one"
@@ -152,7 +152,7 @@ def _unreadable(body: bytes, fields: dict[str, str]) -> str:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:

@@ -189,7 +189,7 @@ class Recording:
                 if _object(tool.get("annotations")).get("readOnlyHint"):
                     self._reading.add(str(tool.get("name")))
         if call.asked:
-            self._leave(call, f"the server asked its client ({call.asked})")
+            self._leave(call, f"the server sent its client a request ({call.asked})")
             return
         request = request_of(self._name, method, params, reads=str(params.get("name")) in self._reading)
         body: dict[str, Any] = {name: answer[name] for name in ("result", "error") if name in answer}
@@ -236,11 +236,11 @@ def record_url(
 ) -> tuple[Recording, int]:
     """Record a server that speaks HTTP at `url` as `record` does, by way of a bridge to standard input and output.
 
-    `headers` are sent with every request, and not kept. Raises UsageError for what is no http(s) URL.
+    `headers` are sent with every request, and not kept. Raises UsageError for what is not an http(s) URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise UsageError(f"{url}: is no http(s) URL of an MCP server; give credentials by --header")
+        raise UsageError(f"{url}: is not an http(s) URL of an MCP server; give credentials by --header")
     require("mcp")  # before the bridge is started, which loads it
     start = "from stillweb.harness.servers.mcp_tape import bridge; bridge()"
     shown = f"{parts.scheme}://{parts.netloc}{parts.path}"
@@ -463,7 +463,7 @@ class Tape:
             request = request_of(self.name, method, params)
         except ValueError as error:  # a number that JSON can't name, say
             self.misses += 1
-            yield {**head, "error": {"code": INVALID, "message": f"these can't be recorded: {error}"}}
+            yield {**head, "error": {"code": INVALID, "message": f"the messages can't be recorded: {error}"}}
             return
         if request.url in self._reading:
             request = replace(request, method="QUERY")
@@ -503,7 +503,7 @@ def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
         members = {name: body[name] for name in ("result", "error") if name in body}
         notes = [{"jsonrpc": "2.0", **note} for note in body.get("notifications", ())]
         if len(members) != 1 or any("id" in note for note in notes):
-            raise ValueError("an answer is a result or an error, and asks nothing")
+            raise ValueError("a response must be a result or an error, and no request")
         answered = JSONRPCError if "error" in members else JSONRPCResponse
         for one in (
             answered(jsonrpc="2.0", id=0, **members),
@@ -513,7 +513,7 @@ def _body_of(capture: Capture, data: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, AttributeError) as error:
         why = str(error).partition("\n")[0]
         raise DamagedInput(
-            f"{capture.filename}: at {capture.offset}: the recorded answer is no JSON-RPC: {why}"
+            f"{capture.filename}: at {capture.offset}: the recorded answer is not JSON-RPC: {why}"
         ) from error
     return {**members, "notifications": notes}
 

@@ -253,7 +253,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _not_json(text: str) -> str:

@@ -90,10 +90,10 @@ def uploads_in(folder: Path) -> dict[str, str]:
         try:
             data = Workspace(folder).read(name)
         except OutsideWorkspace:
-            raise UsageError(f"{path}: a link is no upload. Put a copy of the file there") from None
+            raise UsageError(f"{path}: a link is not an upload. Put a copy of the file there") from None
         except OSError as error:
             raise UsageError(
-                f"{path}: is no upload: {error.strerror}. Name a folder of plain files"
+                f"{path}: is not an upload: {error.strerror}. Name a folder of plain files"
             ) from None
         found[name] = f"sha256:{sha256(data).hexdigest()}"
     return found

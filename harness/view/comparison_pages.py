@@ -227,7 +227,7 @@ def _against(first: RunTable, name: str, table: RunTable, metric: str) -> RunAga
         differs = differences(first.path, table.path)
         remarks = (*parts_of_sets(first.path, table.path), *changed_questions(first.path, table.path))
     except (StillwebError, OSError) as error:
-        differs, remarks = {}, (f"it can't be said what the runs stand on: {error}",)
+        differs, remarks = {}, (f"the inputs of the runs can't be read: {error}",)
     return RunAgainstFirst(name, tuple(found), tuple(reasons), differs, remarks)
 
 

@@ -29,7 +29,7 @@ class AttemptReport:
     error: str | None
     metrics: dict[str, float | None]
     answer: str | None
-    wanted: list[ExpectedAnswer]  # for an answer that is no table
+    wanted: list[ExpectedAnswer]  # for an answer that is not a table
     columns: list[str]
     table: list[dict[str, Any]]
     ordered: bool

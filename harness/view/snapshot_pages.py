@@ -475,7 +475,7 @@ def _asked(event: Mapping[str, Any]) -> str:
 
 
 def _shown(body: bytes, headers: Headers, problems: list[str]) -> str:
-    """Return a body as text; one that is no text as the number of its bytes."""
+    """Return a body as text; one that is not text as the number of its bytes."""
     fields = {name.lower(): value for name, value in headers}
     try:
         plain = encodings.decode(body, fields.get("content-encoding"), limit=MOST_BODY)

@@ -23,5 +23,5 @@ async def answered(asked: Awaitable[T]) -> T:
         return await asyncio.wait_for(asked, SECONDS)
     except TimeoutError as error:
         raise PlaywrightTimeout(
-            f"the page did not answer within {SECONDS:g} s: a script of it holds it up"
+            f"the page did not answer within {SECONDS:g} s: one of its scripts is blocking it"
         ) from error

@@ -131,7 +131,7 @@ def find_browser() -> Path:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise MissingCapability(f"STILLWEB_BROWSER: {named} is no program that can be run")
+            raise MissingCapability(f"STILLWEB_BROWSER: {named} is not a program that can be run")
         return Path(found)
     for name in NAMES:
         if (found := shutil.which(name)) is not None:

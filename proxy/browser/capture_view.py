@@ -460,7 +460,7 @@ class Fetcher(Visitor):
     def _passed_through(
         self, status: int, content: PageSnapshot, where: str, more: bool, result: FetchResult
     ) -> bool:
-        """Return True for a login form that further steps may fill in: it is no view, and no end either."""
+        """Return True for a login form that further steps may fill in: it is not a view, and no end either."""
         finding = examine(status, content.text, content.html) if more else None
         if finding is None or not finding.form:
             return False
@@ -567,7 +567,7 @@ def plan(urls: Sequence[str], steps: Sequence[Step] | Sequence[Flow]) -> list[Fl
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             meant = "" if parts.scheme or not job.url else f"; did you mean https://{job.url}?"
-            raise UsageError(f"{job.url!r} is no http(s) URL{meant}")
+            raise UsageError(f"{job.url!r} is not an http(s) URL{meant}")
     return jobs
 
 

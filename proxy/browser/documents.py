@@ -92,7 +92,7 @@ async def document_of_download(
     if not url.startswith(("http:", "https:")):
         return Document(f"{url.partition(':')[0]}:{download.suggested_filename}", 0, "", size, failure)
     if capture is None:
-        return Document(url, 0, "", size, failure or "was handed out, but not recorded")
+        return Document(url, 0, "", size, failure or "was offered as a download, but not recorded")
     return Document(url, capture.status, capture.mime or "", size, failure)
 
 

@@ -100,7 +100,7 @@ async def locate(page: Page, given: dict[str, Any]) -> Locator:
         if "nth" in given:
             if given["nth"] > len(places):
                 raise PageFailed(
-                    f"there are only {len(places)} of {describe_target(given)}, not {given['nth']}"
+                    f"there are only {len(places)} elements with {describe_target(given)}, not {given['nth']}"
                 )
             return found.nth(places[given["nth"] - 1])
         if len(places) == 1:
@@ -441,7 +441,7 @@ class Driver:
         try:
             url = urljoin(self.page.url, given["url"])
         except ValueError as error:
-            raise PageFailed(f"{given['url']}: is no URL ({error})") from None
+            raise PageFailed(f"{given['url']}: is not a URL ({error})") from None
         try:
             _, calm = await self.open(url, anew=False)
         except PageFailed as error:
@@ -455,7 +455,7 @@ class Driver:
         way = "option" if "option" in given else "value"
         wanted = given[way] if isinstance(given[way], list) else [given[way]]
         if await answered(element.evaluate("(e) => e.localName")) != "select":
-            raise PageFailed(f"{describe_target(given)} is no select element; use click")
+            raise PageFailed(f"{describe_target(given)} is not a select element; use click")
         known: list[list[str]] = await answered(element.evaluate(_OPTIONS))
         places = []
         for one in wanted:

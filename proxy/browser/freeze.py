@@ -66,11 +66,11 @@ class State(TypedDict, total=False):
 
 
 def start_of(profile: Profile) -> int:
-    """Return the profile's clock in milliseconds since 1970. Raises UsageError if it is no ISO 8601 time."""
+    """Return the profile's clock in milliseconds since 1970. Raises UsageError if it is not an ISO 8601 time."""
     try:
         moment = datetime.fromisoformat(profile.clock)
     except ValueError:
-        raise UsageError(f"profile: clock {profile.clock!r} is no ISO 8601 time") from None
+        raise UsageError(f"profile: clock {profile.clock!r} is not an ISO 8601 time") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
@@ -260,7 +260,7 @@ async def settle(page: Page, traffic: Traffic, patience: SettleTimeouts | None =
     endings = 0  # rounds since its time is up
     ahead = 0.0  # ms to the next timer, as the page last reported
     reading = 0.0  # s from which on a body is not waited for that the page reads; 0 if it reads none
-    restless = f"keeps asking the network for {patience.total / 1000:g} s"
+    restless = f"keeps sending requests for {patience.total / 1000:g} s"
     while True:
         rounds += 1
         left = deadline - loop.time()

@@ -92,7 +92,7 @@ def record_on_cluster(
         )
     folder = Path(os.path.abspath(out.with_name(f".{out.name}.parts")))
     folder.mkdir(parents=True, exist_ok=True)
-    guard = lock_directory(folder, f"another process records {out}; wait until it has ended")
+    guard = lock_directory(folder, f"another process is recording into {out}; wait until it has ended")
     try:
         jobs = _jobs(
             plan(urls, flows),

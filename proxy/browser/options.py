@@ -125,7 +125,7 @@ def browser_options(given: Mapping[str, Any], where: str, folder: Path | None = 
     secret: dict[str, str] = {}
     for name, value in chosen.get("headers", {}).items():
         if not (isinstance(name, str) and _FIELD.fullmatch(name) and _is_value(value)):
-            raise UsageError(f"{where}: header {name!r}: is no header's name and value; write NAME: VALUE")
+            raise UsageError(f"{where}: header {name!r}: is not a header's name and value; write NAME: VALUE")
         if _OWN.fullmatch(name):
             raise UsageError(f"{where}: header {name!r}: the browser sets it itself. Leave it out")
         (secret if secret_header(name.lower(), str(value)) else public)[name.lower()] = str(value)
@@ -186,7 +186,7 @@ def is_locale(text: str) -> bool:
 
 def _locale(text: str, where: str) -> str:
     if not is_locale(text):
-        raise UsageError(f"{where}: locale {text!r}: is none; write it as de-DE")
+        raise UsageError(f"{where}: locale {text!r}: is not a locale; write it as de-DE")
     return text.replace("_", "-")
 
 
@@ -194,7 +194,9 @@ def _timezone(text: str, where: str) -> str:
     try:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise UsageError(f"{where}: timezone {text!r}: is none; write it as Europe/Berlin") from None
+        raise UsageError(
+            f"{where}: timezone {text!r}: is not a time zone; write it as Europe/Berlin"
+        ) from None
     return text
 
 
@@ -210,7 +212,7 @@ def _viewport(text: str, where: str) -> tuple[int, int]:
 
 def _user_agent(text: str, where: str) -> str:
     if not _is_value(text):
-        raise UsageError(f"{where}: user_agent {text!r}: holds characters that no header may hold")
+        raise UsageError(f"{where}: user_agent {text!r}: has characters that a header may not have")
     return text
 
 
@@ -237,7 +239,9 @@ def _clock(text: str, where: str) -> str:
     try:
         start_of(Profile(clock=text))
     except UsageError:
-        raise UsageError(f"{where}: clock {text!r}: is no time; write it as 2026-11-24T10:00:00Z") from None
+        raise UsageError(
+            f"{where}: clock {text!r}: is not a time; write it as 2026-11-24T10:00:00Z"
+        ) from None
     return text
 
 
@@ -304,7 +308,7 @@ def _storage(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: can't be read: {error.strerror or error}") from None
     except ValueError as error:
         raise UsageError(
-            f"{path}: is no storage state: {error}. Write it with Playwright's context.storage_state(path=…)"
+            f"{path}: is not a storage state: {error}. Write it with Playwright's context.storage_state(path=…)"
         ) from None
     # as written: newer Playwrights add members (partitionKey, indexedDB)
     return {"cookies": value["cookies"], "origins": value["origins"] if "origins" in state else []}

@@ -177,7 +177,7 @@ def examine(status: int, text: str, html: str, broken: str = "") -> Finding | No
     `status` is 0 if unknown. `broken` says why its document is incomplete, "" if it is whole.
     """
     if broken:
-        return Finding("broken", f"its document broke off: {broken}")
+        return Finding("broken", f"its document ended early: {broken}")
     words = " ".join(text.split())
     short = len(words) <= _SHORT
     body = _SCRIPT.sub("", html)

@@ -342,9 +342,11 @@ class Traffic:
 
     def of_workers(self, named: Callable[[str], str]) -> list[str]:
         """Return notes on the workers that a page did not get. `named` returns an address without secrets."""
-        said = ["wants a service worker: it gets none, while recording and in replay"] if self.blocked else []
+        said = (
+            ["asks for a service worker: none is run, while recording and in replay"] if self.blocked else []
+        )
         return said + [
-            f"a worker was not loaded, while recording and in replay: {named(url)} (a policy may forbid how it is frozen)"
+            f"a worker was not loaded, neither while recording nor in replay: {named(url)} (a policy may forbid how it is frozen)"
             for url in dict.fromkeys(self.unloaded)
         ]
 
@@ -463,7 +465,7 @@ class PageStreams:
     async def accept(self) -> str:
         """Note that the page is accepted as it is. Return its sign of being at work, "" without one."""
         await self._signs.accept(self._page, self.busy)
-        return f"says that it is still at work: {self.busy[0].partition(' ')[2]}" if self.busy else ""
+        return f"says that it is still loading: {self.busy[0].partition(' ')[2]}" if self.busy else ""
 
 
 async def _bare(page: Page, *, talked: bool) -> bool:

@@ -73,7 +73,7 @@ def _mapping(value: object, short: str | None) -> dict[str, Any]:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise _Bad(f"field {key!r} is no name")
+                raise _Bad(f"field {key!r} is not a name")
         return dict(value)
     if short is not None and isinstance(value, str | int | float) and not isinstance(value, bool):
         return {short: value}
@@ -85,13 +85,13 @@ def _target(given: dict[str, Any], *, needed: bool = True) -> dict[str, Any]:
     ways = [way for way in TARGETS if way in given]
     if not ways:
         if needed:
-            raise _Bad(f"says no element: needs one of {', '.join(TARGETS)}")
+            raise _Bad(f"names no element: needs one of {', '.join(TARGETS)}")
         for beside in _BESIDE:
             if beside in given:
-                raise _Bad(f"field {beside!r} stands without an element ({', '.join(TARGETS)})")
+                raise _Bad(f"field {beside!r} needs an element ({', '.join(TARGETS)})")
         return {}
     if len(ways) > 1:
-        raise _Bad(f"names its element twice: by {' and by '.join(repr(way) for way in ways)}")
+        raise _Bad(f"names its element in two ways: {' and by '.join(repr(way) for way in ways)}")
     way = ways[0]
     found: dict[str, Any] = {way: _string(given.pop(way), way)}
     if not found[way].strip():
@@ -220,7 +220,7 @@ def _scroll(value: object) -> dict[str, Any]:
     if to not in ("bottom", "top", "view"):
         raise _Bad(f"field 'to' must be bottom, top or view, not {to!r}")
     if to == "view" and not found:
-        raise _Bad("scrolls into view, but says no element")
+        raise _Bad("scrolls into view, but names no element")
     found["to"] = to
     times = _count(given.pop("times"), "times", 1) if "times" in given else 1
     if times != 1:
@@ -335,7 +335,7 @@ def parse_flows(text: str, where: str = "steps", folder: Path | None = None) -> 
             raise UsageError(f"{place}: unknown field {unknown[0]!r} (known: url, steps)")
         url = item.get("url")
         if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
-            raise UsageError(f"{place}: url {url!r} is no http(s) URL")
+            raise UsageError(f"{place}: url {url!r} is not an http(s) URL")
         steps = item.get("steps", [])
         if not isinstance(steps, list):
             raise UsageError(f"{place}: steps must be a list, not {_kind(steps)}")

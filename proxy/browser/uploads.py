@@ -117,7 +117,7 @@ class Files:
         }
         if isinstance(file, dict):
             if file != found | {"type": file["type"]}:
-                raise UsageError(f"names {path}, which holds something else than {file['digest']}")
+                raise UsageError(f"names {path}, whose content is not {file['digest']}")
             found |= {"type": str(file["type"])}
         self.contents[found["digest"]] = data
         return found
@@ -192,7 +192,7 @@ async def upload(
     is_field, disabled, several, folder, kind = await answered(element.evaluate(_FIELD))
     if not is_field:
         raise PageFailed(
-            f"{named} is no field for files but {kind}; name the field, such as css: input[type=file]"
+            f"{named} is not a field for files but {kind}; name the field, such as css: input[type=file]"
         )
     if disabled:
         raise PageFailed(f"{named} is disabled")
@@ -204,9 +204,9 @@ async def upload(
     for one in wanted:
         data = contents.get(one["digest"])
         if data is None:
-            raise PageFailed(f"the bytes of {one['name']!r} ({one['digest']}) are not at hand")
+            raise PageFailed(f"the bytes of {one['name']!r} ({one['digest']}) are not available")
         if redactor is not None and (redactor.knows([data]) or any(known_formats(data))):
-            raise PageFailed(f"{one['name']!r} holds a secret, which would be kept; see --keep-secrets")
+            raise PageFailed(f"{one['name']!r} contains a secret, which would be stored; see --keep-secrets")
         files.append(UploadedFile(one["name"], one["type"], data))
     field = await element.element_handle()
     await put(field, page, files)

@@ -408,7 +408,7 @@ def compare_pictures(before: bytes, after: bytes) -> Difference:
     if before == after:
         return Difference(0.0, b"")
     if not after:
-        raise ValueError("the page draws nothing: its document has no root")
+        raise ValueError("the page shows nothing: its document has no root")
     from PIL import Image, ImageChops, UnidentifiedImageError
 
     try:

@@ -103,7 +103,7 @@ def _graph(snapshot: Snapshot, url: str) -> tuple[Graph | None, str]:
         raw = snapshot.metadata(graph_uri(url))
         return (None if raw is None else Graph.from_json(raw)), ""
     except (DamagedInput, ValueError) as error:
-        return None, f"what its exploration found can't be read: {error}"
+        return None, f"the results of its exploration can't be read: {error}"
 
 
 def _beyond(view: View, parent: View | None) -> tuple[Step, ...]:

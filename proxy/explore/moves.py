@@ -150,7 +150,7 @@ def forbidden(control: dict[str, Any]) -> str | None:
         if risky and not control.get("search"):
             return "belongs to a form that sends what is typed"
         if found := harm.names.search(submit.get("name") or ""):
-            return f"its form's button says {found.group()!r}"
+            return f"the button of its form says {found.group()!r}"
     return None
 
 
@@ -223,7 +223,10 @@ def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tup
         more = len(control.get("options") or ()) - choices.most_options
         if control["kind"] == "select" and more > 0:
             left.append(
-                (f"select {control.get('name') or control['css']}", f"its last {more} options are not tried")
+                (
+                    f"select {control.get('name') or control['css']}",
+                    f"the last {more} of its options are not tried",
+                )
             )
     return out, left
 

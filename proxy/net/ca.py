@@ -113,7 +113,7 @@ class Authority:
                     _replace(kept, content)
         except OSError as e:
             raise MissingCapability(
-                f"{directory}: the certificate authority can't be kept there ({e.strerror or e}); "
+                f"{directory}: the certificate authority can't be stored there ({e.strerror or e}); "
                 "set STILLWEB_STATE to a directory that can be written"
             ) from e
         return cls(directory, key, certificate)
@@ -208,7 +208,7 @@ def normal_host(host: str) -> str:
     if not bare.isascii():
         bare = ada_url.idna.encode(bare).decode("ascii")
     if not bare or len(bare) > 253 or not bare.isprintable() or " " in bare:
-        raise UsageError(f"{host!r} is no host name that a certificate can be made for")
+        raise UsageError(f"{host!r} is not a host name that a certificate can be made for")
     return bare
 
 

@@ -291,7 +291,7 @@ def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
     found = {str(value).lower() for value in values}
     for value in sorted(found):
         if not _HOST.fullmatch(value):
-            raise UsageError(f"{value!r} is no host; write it as api.openai.com or 127.0.0.1:11434")
+            raise UsageError(f"{value!r} is not a host; write it as api.openai.com or 127.0.0.1:11434")
     return tuple(sorted(found))
 
 

@@ -74,12 +74,14 @@ def with_clock(environment: Mapping[str, str], moment: datetime) -> dict[str, st
 def _library() -> tuple[str, Path]:
     variable, name = _PRELOAD.get(sys.platform, ("", ""))
     if not variable:
-        raise MissingCapability(f"a program's clock can be held on Linux and macOS; this is {sys.platform}")
+        raise MissingCapability(
+            f"a program's clock can be frozen on Linux and macOS only; this is {sys.platform}"
+        )
     spec = find_spec("libfaketime")
     folder = Path(spec.origin).parent if spec is not None and spec.origin else None
     found = sorted(folder.rglob(name)) if folder is not None else []
     if not found:
-        raise MissingCapability(f"holding a program's clock needs libfaketime: {_INSTALL}")
+        raise MissingCapability(f"freezing a program's clock needs libfaketime: {_INSTALL}")
     return variable, found[0]
 
 
@@ -92,4 +94,4 @@ def _try(environment: Mapping[str, str], moment: datetime) -> None:
     shown = done.stdout.strip()
     if done.returncode or abs(datetime.fromtimestamp(float(shown), UTC) - moment) > NEAR:
         error = (done.stderr.strip().splitlines() or [f"it shows {shown}"])[-1]
-        raise MissingCapability(f"libfaketime does not hold the clock here: {error}")
+        raise MissingCapability(f"libfaketime does not freeze the clock here: {error}")

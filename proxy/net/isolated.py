@@ -44,7 +44,7 @@ def _main(words: Sequence[str]) -> int:
         proof = canary()
         sys.stderr.write(f"stillweb: {proof.line()}\n")
         if proof.escaped:
-            raise MissingCapability("the namespace has a way out; this is no isolation")
+            raise MissingCapability("the namespace has a way out, so it does not isolate")
         if (why := replace_system_list(Path(os.environ["SSL_CERT_FILE"]))) is not None:
             sys.stderr.write(f"stillweb: {why}\n")
         os.execvp(words[end + 1], list(words[end + 1 :]))

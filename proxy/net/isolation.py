@@ -186,7 +186,9 @@ def _unshare() -> None:
     if libc.unshare(CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
         if code != errno.EPERM:
-            raise MissingCapability(f"isolation: the kernel makes no network namespace ({os.strerror(code)})")
+            raise MissingCapability(
+                f"isolation: the kernel can't make a network namespace ({os.strerror(code)})"
+            )
         if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0:
             raise MissingCapability(
                 f"isolation: this user may not make a namespace ({os.strerror(ctypes.get_errno())}); "

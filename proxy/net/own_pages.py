@@ -25,11 +25,11 @@ def why_refused(host: str | None, origin: str | None, names: Collection[str] = (
     which browsers send with the requests of scripts and forms, must be this machine or that host.
     """
     if host is not None and not _own(host, names):
-        return "Host names another server. Ask for this by the address of this one"
+        return "the Host field names another server. Use the address of this one"
     if origin is not None:
         asks = _authority(origin)
         if asks is None or (asks != host and not on_this_machine(_bare(asks))):
-            return "Origin is a page of another site, which may not ask for this. Open it in a tab of its own"
+            return "the Origin field names another site, which may not read this page. Open it in a tab of its own"
     return ""
 
 

@@ -90,7 +90,7 @@ class Relay:
                         f"isolation: {host_port(host, port)} can't be let in ({error.strerror or error})"
                     ) from error
             if control.recv(1) != _READY:
-                raise MissingCapability("isolation: the helper that lets ports in has ended")
+                raise MissingCapability("isolation: the helper that forwards ports has ended")
 
 
 async def _serve(control: socket.socket, ports: Sequence[Port]) -> None:

@@ -203,7 +203,9 @@ class Draft:
         for fields in (self.request_fields, self.fields):
             for name, value in fields:
                 if name.lower() == b"transfer-encoding" and set(_CODING.findall(value.lower())) & PACKED:
-                    raise ValueError(f"its body is packed by the transfer coding {value.decode('latin-1')!r}")
+                    raise ValueError(
+                        f"its body is compressed by the transfer coding {value.decode('latin-1')!r}"
+                    )
         sent = self.request_content
         if self.request_spool is not None:
             spooled = self.request_spool.body()
@@ -363,7 +365,7 @@ class ArchiveWriter:
                     self._on_status()
                 except Exception as e:  # noqa: BLE001 -- the caller's: no reason to lose what is recorded
                     self._on_status = None
-                    self._failed("recorder", f"its status could not be shown: {e!r}")
+                    self._failed("recorder", f"its status could not be displayed: {e!r}")
 
     def _call(self, item: Callable[[], None]) -> None:
         """Call a queued function; the thread lives on whatever it raises."""
@@ -414,7 +416,7 @@ def _explained(error: Exception) -> Exception:
     """Return the exception that ended the writing, in plain words if it is the disk's."""
     if isinstance(error, OSError):
         where, reason = error.filename or "the archive", error.strerror or str(error)
-        return MissingCapability(f"{where}: can't be written ({reason}); what was recorded before is kept")
+        return MissingCapability(f"{where}: can't be written ({reason}); the earlier records are kept")
     return error
 
 

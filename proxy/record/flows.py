@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from stillweb.proxy.record.redaction import ExchangeRedactor
     from stillweb.snapshots.contents.failures import FailureSink
 
-UNCONNECTED = "no connection came about until the client left"
-UNANSWERED = "no answer came until the client left"
+UNCONNECTED = "the client left before a connection was made"
+UNANSWERED = "the client left before an answer came"
 
 _MAX_KEYED_BODY = 1 << 24  # bytes of a request's body that are read for its key
 _BAD_GATEWAY = 502
@@ -193,7 +193,7 @@ class FailureLog:
 
 _asked: WeakSet[SSL.Connection] = WeakSet()
 _watched: WeakSet[SSL.Context] = WeakSet()  # OpenSSL keeps a context's callback for good: one for each
-WANTS_CERTIFICATE = "it had asked for a client's certificate. Name one with --client-cert"
+WANTS_CERTIFICATE = "it asked for a client certificate. Name one with --client-cert"
 
 
 def watch_certificate_request(connection: SSL.Connection) -> None:

@@ -157,7 +157,7 @@ class Recorder(ProxyServer):
         secrets: ExchangeRedactor | None = None
         if redact:
             if redactor is None and directory is None:
-                raise UsageError("this writer has no directory to keep a redactor's salt in; give a redactor")
+                raise UsageError("this writer has no directory for a redactor's salt; pass a redactor")
             redactor = redactor or Redactor.for_snapshot(
                 cast(Path, directory), self.authority.directory, keep=True
             )

@@ -429,7 +429,7 @@ class Answerer:
         moment, wanted = "", request.header("accept-datetime")
         if wanted is not None and request.method == "GET" and is_timegate(self.snapshot, request):
             if not (moment := moment_of(wanted)):
-                return self.miss(request, state, None, f"Accept-Datetime {wanted!r} is no HTTP date")
+                return self.miss(request, state, None, f"Accept-Datetime {wanted!r} is not an HTTP date")
             request, memo_key = without_date(request), None
         lookup = self.lookup(request, state, moment)
         if lookup.verdict == HANGS and state.polls.beyond is not None:
@@ -567,7 +567,9 @@ class Answerer:
             cached = self.kept.load(capture)
         except TooLarge:
             if named:
-                raise Refusal("the answer is too large to name the asked ids in it") from None
+                raise Refusal(
+                    "the answer is too large to replace recorded ids by the client's in it"
+                ) from None
             reply, how = self._large(request, lookup, capture, verdict, derived)
             return reply, how, None
         own = with_ids(cached.response, ids) if ids else None
@@ -985,7 +987,7 @@ def _joined(derived: str, aged: bool, own: bool = False) -> str:
     return "+".join(filter(None, (derived, AGED if aged else "", "ids" if own else "")))
 
 
-GONE = "its client left before it was answered"
+GONE = "the client left before it was answered"
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
 
 
@@ -1130,7 +1132,7 @@ def why_not_granted(request: Request, recorded: Request, answer: Response) -> st
     """Return why a recorded exchange does not show that a preflight would be granted, "" if it does."""
     allowed, origin = answer.header("access-control-allow-origin"), request.header("origin")
     if allowed is None:
-        return "the recorded answer lets no other origin read it"
+        return "the recorded answer allows no other origin"
     if allowed not in ("*", origin):
         return f"the recorded answer is for the origin {allowed}"
     sent = {name.lower() for name, _ in recorded.headers}

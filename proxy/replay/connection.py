@@ -178,7 +178,8 @@ class ConnectionWriter(asyncio.Protocol):
         try:
             await held.wait()
         except asyncio.CancelledError:
-            self._closing = self._closing or message.method == "CONNECT"  # what follows is no request of ours
+            # bytes after a CONNECT are not a request
+            self._closing = self._closing or message.method == "CONNECT"
             raise
         self._holding = False
         late = held.make()

@@ -142,7 +142,7 @@ class FaultSession:
         for fault in self._faults:
             method = request.method.upper()
             if method not in fault.methods and (fault.methods or method == "CONNECT"):
-                continue  # a tunnel is no request of the client's program: only a fault that names it applies
+                continue  # a tunnel is not a request of the client's program: only a fault that names it applies
             if not fault.url.fullmatch(request.url):
                 continue
             same = (

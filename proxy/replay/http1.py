@@ -221,7 +221,7 @@ class Parser:
         if has_bare_break(data, max(0, self._seen - 1)):
             raise BadRequest("lines must end in CR LF")
         if not self._seen and not data[:1].isalpha() and data[0] not in b"!#$%&'*+-.^_`|~0123456789":
-            raise BadRequest("this is no HTTP request")
+            raise BadRequest("this is not an HTTP request")
         self._seen = len(data)
 
     def _frame(self, named: dict[str, str], http10: bool) -> None:

@@ -31,7 +31,8 @@ DELAY = 0.03
 WHOLE = -1  # the number of a line that is not put together from parts
 TAILS = 1 << 22  # characters of line tails remembered
 KEPT = 64 << 20  # bytes of lines kept while the disk is full
-MEMBERS = ("session", "seq", "method", "url", "verdict", "status")  # a line without these is no ledger line
+# members that every ledger line has
+MEMBERS = ("session", "seq", "method", "url", "verdict", "status")
 UNHASHED = frozenset({"ms"})  # members that depend on the machine, not on the replay
 NUMBERS = frozenset({"seq", "again"})  # members that number requests in the order of arrival
 
@@ -251,13 +252,13 @@ def parse_lines(lines: Iterable[bytes], name: str) -> Iterator[Entry]:
             entry = json.loads(line)
         except ValueError as error:
             raise DamagedInput(
-                f"{name}: line {number} is no JSON ({error}); the file is damaged there"
+                f"{name}: line {number} is not JSON ({error}); the file is damaged there"
             ) from error
         if not isinstance(entry, dict):
-            raise DamagedInput(f"{name}: line {number} is no JSON object, so no ledger entry")
+            raise DamagedInput(f"{name}: line {number} is not a JSON object, so no ledger entry")
         missing = [member for member in MEMBERS if member not in entry]
         if missing:
-            raise DamagedInput(f"{name}: line {number} is no ledger entry: it has no {missing[0]!r}")
+            raise DamagedInput(f"{name}: line {number} is not a ledger entry: it has no {missing[0]!r}")
         if not isinstance(entry["seq"], int) or not isinstance(entry["session"], str):
             raise DamagedInput(f"{name}: line {number}: 'seq' must be a number and 'session' a text")
         yield entry

@@ -84,7 +84,7 @@ def page(snapshot: Snapshot, request: Request) -> Reply:
         wanted = request.header("accept-datetime")
         moment = moment_of(wanted) if wanted is not None else "9" * 17
         if not moment:
-            return own_reply(request, 400, "text/plain", b"stillweb: Accept-Datetime is no HTTP date\n")
+            return own_reply(request, 400, "text/plain", b"stillweb: Accept-Datetime is not an HTTP date\n")
         fields = tuple((n, v) for n, v in without_date(request).headers if n.lower() != "host")
         chosen = (
             snapshot.matcher().lookup(Request("GET", url, fields), at=moment, min_confidence=0.0).capture

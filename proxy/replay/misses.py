@@ -98,9 +98,9 @@ def near_entry(near: NearCapture) -> dict[str, Any]:
     capture, differs = near.capture, list(near.differs)
     if not differs:
         differs = [
-            f"what was recorded: a ({capture.status}) answer to a condition or range"
+            f"the recorded answer: a {capture.status} to a conditional or range request"
             if capture.status in (206, 304, 412, 416)
-            else "the situation: the same request was recorded in another"
+            else "the state: the same request was recorded in another one"
         ]
     return {"method": capture.method, "url": capture.url, "differs": differs, "rule": near.rule}
 

@@ -277,7 +277,7 @@ def plan(
     """
     head, trailers = split_trailers(stored.headers, size)
     if size and is_grpc(head) and not any(n.lower() == "grpc-status" for n, _ in trailers):
-        raise Refusal("what came of this gRPC call was not recorded: it stood in trailers")
+        raise Refusal("the status of this gRPC call was not recorded: it was in the trailers")
     if not trailers:
         return _planned(stored, size, request, recorded, decoded)
     made = _planned(replace(stored, headers=head), size, request, recorded, decoded)
@@ -413,7 +413,9 @@ def _recorded_part(
     if asked is None:
         raise Refusal("only a part of the body was recorded (206), and the whole is asked for")
     if decoded:
-        raise Refusal("the recorded part (206) is content-encoded, and the client can't read that encoding")
+        raise Refusal(
+            "the recorded part (206) is content-encoded, and the client does not accept that encoding"
+        )
     have = recorded_span(told)
     several = have is None and (stored.header("content-type") or "").lower().startswith(
         "multipart/byteranges"
@@ -450,7 +452,9 @@ def _must_hold(stored: Response, request: Request, again: bool) -> None:
     else:
         known = since is not None and not_after(stored.header("last-modified"), since)
     if not (known or again):
-        raise Refusal("the capture is a 304, and this client does not say that it has that copy")
+        raise Refusal(
+            "the capture is a 304, and this client does not say that it has the copy that it confirms"
+        )
 
 
 def _condition(

@@ -130,7 +130,7 @@ class SessionSocket:
         """Note a miss if the client still waits for what the server says after something was written; `unsaid` if it was never recorded here."""
         if (unsaid or self.player.owes) and self.socket is not None and not self.socket.closed:
             self._answerer.count(self._request, self._state, None)
-            why = "what the web socket says after this write was recorded after other ones"
+            why = "the web socket's messages after this write were recorded after other writes"
             self._note("miss", "", 0, {"why": why, "nearest": []})
             self.socket.tell_missed()
 
@@ -139,11 +139,11 @@ class SessionSocket:
         request = self._request
         sent = message.encode("utf-8", "replace") if isinstance(message, str) else message
         if expected is None:
-            why = "a message of the web socket was not recorded; nothing more was said"
+            why = "the client sent a web socket message that was not recorded; the recording has no more of them"
         elif self.player.was_recorded(message):
-            why = "a message of the web socket was recorded, but not after what was said before; another one was"
+            why = "the client sent a web socket message that was recorded, but at another place; another one was expected"
         else:
-            why = "a message of the web socket was not recorded; another one was"
+            why = "the client sent a web socket message that was not recorded; another one was expected"
         near: list[dict[str, Any]] = []
         if expected is not None:
             differs = [*islice(map(str, message_differences(message, expected)), MANY)]

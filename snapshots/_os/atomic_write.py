@@ -62,7 +62,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.new")
     with naming(path, temporary):
         temporary.mkdir(parents=True, exist_ok=True)
-    guard = lock_directory(temporary, f"another process writes {path}; wait until it has ended")
+    guard = lock_directory(temporary, f"another process is writing {path}; wait until it has ended")
     try:
         for one in temporary.iterdir():
             shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()

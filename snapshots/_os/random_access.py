@@ -78,7 +78,7 @@ class FileSource:
         except OSError as error:
             if self._fd < 0:
                 raise UsageError(
-                    f"{self.name}: was closed; read what is needed before, or open it again"
+                    f"{self.name}: was closed; open it again, or read what you need before closing it"
                 ) from None
             if error.errno not in DISK:
                 raise

@@ -52,6 +52,6 @@ class Scratch:
 
 def _no_room(error: sqlite3.OperationalError) -> MissingCapability:
     return MissingCapability(
-        f"what is sorted on disk can't be kept in the directory for temporary files: {error}; free some space there, "
+        f"data sorted on disk can't be written to the directory for temporary files: {error}; free some space there, "
         "or name another one in TMPDIR"
     )

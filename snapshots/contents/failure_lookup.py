@@ -41,8 +41,8 @@ class KnownFailure(NamedTuple):
         if waited := self.failure.seconds_waited:
             text += f", after {pluralize(waited, 'second')}"
         if self.tunnel:
-            return f"while recording, no tunnel to {self.tunnel} came about, either: {text}"
-        return f"while recording, it came to no answer, either: {text}"
+            return f"while recording, no tunnel to {self.tunnel} could be opened, either: {text}"
+        return f"while recording, it got no answer, either: {text}"
 
 
 class FailureLookup:
@@ -104,7 +104,7 @@ def _plainest(found: Iterable[Failure]) -> Failure | None:
 
 
 def _place(url: str) -> tuple[str, int] | None:
-    """Return host and port of a URL, "" and 0 where it has none; None for text that is no URL."""
+    """Return host and port of a URL, "" and 0 where it has none; None for text that is not a URL."""
     try:
         parsed = ada_url.URL(url)
     except ValueError:

@@ -128,7 +128,11 @@ class Failure:
 
 def failures_message(count: int) -> str:
     """Return a message about the number of failed requests in a snapshot."""
-    more = "it fails again, and is no miss" if count == 1 else "they fail again, and are no misses"
+    more = (
+        "it fails again and does not count as a miss"
+        if count == 1
+        else "they fail again and do not count as misses"
+    )
     return f"{pluralize(count, 'request')} failed while recording; in replay {more}"
 
 
@@ -164,7 +168,7 @@ def failure_of(block: bytes, timestamp: str, where: str) -> Failure:
             int(value.get("waited", 0)),
         )
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedInput(f"{where}: is no record of a failed request: {error!r}") from error
+        raise DamagedInput(f"{where}: is not a record of a failed request: {error!r}") from error
 
 
 def _given(value: Any) -> ProxyResponse | None:

@@ -65,7 +65,7 @@ def view_to_json(view: View) -> dict[str, Any]:
 def view_from_json(value: Mapping[str, Any]) -> View:
     """Return the view that a JSON object describes. Raises ValueError if it describes none."""
     if not isinstance(value, Mapping):
-        raise ValueError(f"a view is no object, but a {type(value).__name__}")
+        raise ValueError(f"a view is not an object, but a {type(value).__name__}")
     view = convert(dict(value), View)
     convert((view.state or {}).get("fields", []), list[dict[str, Any]])
     must_be_unicode(value)
@@ -156,7 +156,7 @@ def page_list_faults(container: Container) -> list[str]:
     A wrong hash is a defect only in snapshots of other tools: there, the list exists nowhere else.
     """
     found: list[str] = [
-        DamageNote(f"{name}: has another hash than {PACKAGE} says: what it lists may be damaged")
+        DamageNote(f"{name}: its hash is not the one in {PACKAGE}: the files that it lists may be damaged")
         for name in ([] if container.own else _with_another_hash(container))
     ]
     large = [p for name in page_lists(container) if (p := container.members[name]).size > MOST_PAGES]

@@ -91,7 +91,10 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
     unseen |= {part: 1 - kept for part, kept in model.strange(target, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
-    found += [f"whether {told(t)} matters was never seen ({_down(chance)})" for chance, t in doubts[:NAMED]]
+    found += [
+        f"the recording does not show whether {told(t)} matters ({_down(chance)})"
+        for chance, t in doubts[:NAMED]
+    ]
     return found
 
 

@@ -1,6 +1,6 @@
 """Messages of clients over web sockets, and their writes by HTTP: either may change what the other one brings.
 
-A message to a server is no request, so no slot holds it. What was said before a capture is compared as a whole with
+A message to a server is not a request, so no slot holds it. What was said before a capture is compared as a whole with
 what a session has said in replay.
 """
 

@@ -35,7 +35,7 @@ def items_of(field: str) -> tuple[WeightedValue, ...]:
 
 
 def _quality(text: str) -> float:
-    """Return the weight in a `q` parameter, or 0 if it is no number."""
+    """Return the weight in a `q` parameter, or 0 if it is not a number."""
     try:
         return float(text)
     except ValueError:

@@ -78,7 +78,7 @@ def differences(asked: ParsedRequest, stored: ParsedRequest) -> Iterator[str | V
     yield from _pairs("query", _query(asked), _query(stored))
     if sorted(asked.query or ()) != sorted(stored.query or ()):
         if not _differ(_query(asked), _query(stored)):
-            yield "query: the same in another spelling"
+            yield "query: the same pairs, encoded otherwise"
     elif (asked.query is None) != (stored.query is None):
         yield "query: one has a ? and the other has none"
     yield from _bodies(asked, stored)
@@ -152,11 +152,11 @@ def _bodies(asked: ParsedRequest, stored: ParsedRequest) -> Iterator[str | Value
         yield from found
     elif one.kind == BYTES:
         if one.value != other.value:
-            yield f"body: {len(one.value)} bytes asked, {len(other.value)} others recorded"
+            yield f"body: {len(one.value)} bytes asked, {len(other.value)} different bytes recorded"
     elif one.kind == MULTIPART:
         found = list(_pairs("body field", _fields(one), _fields(other)))
         if not found and canonical_body(one) != canonical_body(other):
-            yield "body: the same fields, told in another way"
+            yield "body: the same fields in another encoding"
         yield from found
     elif one.kind != EMPTY:
         mine = [(name, value) for place, name, value in named_values(asked) if place != "query"]

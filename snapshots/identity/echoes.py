@@ -100,7 +100,7 @@ def with_echoes(body: bytes, media: str, found: Iterable[Echo]) -> bytes:
     found = list(found)
     if names := {echo.recorded: echo.own for echo in found if echo.anywhere}:
         if _ESCAPED.search(text):
-            raise Unrepeatable(f"the answer may name {', '.join(names)}, and is no text")
+            raise Unrepeatable(f"the answer may contain {', '.join(names)}, but is not text")
         text = _with_names(text, names)
         found = [echo for echo in found if not echo.anywhere]
     for echo in found:
@@ -249,7 +249,7 @@ def _renamed(pieces: list[str], names: Mapping[str, str]) -> list[str]:
         out.append(text[at : at + len(piece)])
         at += len(piece)
         if out[-1] == piece and replace_words(piece, names) != piece:
-            raise Unrepeatable(f"it is not clear whether the answer says {', '.join(names)}")
+            raise Unrepeatable(f"it is not clear whether the answer contains {', '.join(names)}")
     return out
 
 

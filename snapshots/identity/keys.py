@@ -61,7 +61,7 @@ class ParsedRequest(Remembering):
 def canonical_url(url: str) -> str:
     """Return the URL as WHATWG parses it, without fragment, with sorted query pairs.
 
-    A text that is no URL is kept, without its fragment, after a leading `!`, which no URL has.
+    A text that is not a URL is kept, without its fragment, after a leading `!`, which no URL has.
     """
     base, query = split_url(url)
     return base if query is None else f"{base}?{'&'.join(sorted(query))}"

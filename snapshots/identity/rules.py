@@ -609,9 +609,7 @@ class RuleSet:
         added = tuple(replace(rule, own=True) for rule in load(text, name).rules)
         for rule in added:
             if any(rule.id == known.id for known in self.rules):
-                raise UsageError(
-                    f"{name}: rule {rule.id}: there is another rule of this id; choose another id"
-                )
+                raise UsageError(f"{name}: rule {rule.id}: another rule has this id; choose a different one")
             for pairs, joins in ((rule.join, True), (rule.apart, False)):
                 for a, b in pairs:
                     if (rules_that_join(example(a), example(b), (rule,)) is not None) is not joins:
@@ -793,7 +791,7 @@ def load(text: str, name: str = "rules.toml") -> RuleSet:
         raise UsageError(f"{name}: is nested too deeply") from None
     items = data.get("rule")
     if set(data) != {"rule"} or not isinstance(items, list):
-        raise UsageError(f"{name}: holds something else than rules, or none. Begin each with [[rule]]")
+        raise UsageError(f"{name}: must hold rules and nothing else. Begin each with [[rule]]")
     rules = [_rule(item, name) for item in items]
     if len({r.id for r in rules}) != len(rules):
         raise UsageError(f"{name}: two rules have the same id")
@@ -810,7 +808,7 @@ def own_text(path: Path) -> str:
 
 def _rule(item: Any, name: str) -> Rule:
     if not isinstance(item, Mapping):
-        raise UsageError(f"{name}: {item!r} is no rule. Begin each with [[rule]]")
+        raise UsageError(f"{name}: {item!r} is not a rule. Begin each with [[rule]]")
     label = item.get("id", "?")
     if not re.fullmatch(r"[a-z][a-z0-9-]*", str(label)):
         raise UsageError(f"{name}: rule {label!r}: the id must be lower-case words joined by hyphens")
@@ -879,7 +877,7 @@ def _pattern(text: str, flags: int = 0) -> Pattern:
     longest = _longest(text)
     if longest < SHORT:
         raise re.error(
-            f"{text!r} repeats what may match in several ways, which can take for ever; write (?>…) around that"
+            f"{text!r} repeats a part that can match in several ways, which can take exponential time; write (?>…) around the part"
         )
     return Pattern(compiled, longest)
 

@@ -95,7 +95,7 @@ def _check(one: Exchange | Conversation | Failure) -> None:
         return
     request = one.request
     if not _METHOD.fullmatch(request.method):
-        raise ValueError("its method is no token")
+        raise ValueError("its method is not a token")
     texts = [request.url, *(text for field in request.headers for text in field)]
     if isinstance(one, Failure):
         texts += [one.session, one.message]
@@ -142,7 +142,7 @@ def convert(
 
     found = exchanges_in(place, name, lead, beside)
     if found is None:
-        raise DamagedInput(f"{name}: is no HAR or mitmproxy flow file")
+        raise DamagedInput(f"{name}: is not a HAR or mitmproxy flow file")
     report = ImportReport()
     with Writer.open(out, software="stillweb import") as writer:
         for one in found:

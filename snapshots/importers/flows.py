@@ -51,7 +51,7 @@ def exchanges(place: ByteSource, name: str) -> Iterator[Exchange | Conversation 
             continue
         found.setdefault(one[2].session, []).append(one)
     for shake in handshakes.values():
-        yield f"{name}: is a web socket, of which the file holds no message: {shake['url']}"
+        yield f"{name}: is a web socket without recorded messages: {shake['url']}"
     for session in sorted(found):
         yield from number_events(found[session])
 

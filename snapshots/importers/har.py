@@ -61,7 +61,7 @@ _FROM_CLIENT = {"send": True, "request": True, "receive": False, "response": Fal
 _IN_SECONDS = 1e11  # later moments are in milliseconds
 NOT_SENT = "the body of its request is not in the HAR"
 NO_BODY = "its body is not in the HAR"
-TUNNEL = "is a tunnel, of which nothing more is in the file"
+TUNNEL = "is a tunnel, and the file holds nothing of its content"
 _MOMENT = timedelta(microseconds=1)
 _ZONE = re.compile(r"(?:GMT|UTC)(?=[+-]\d{4})")  # as JavaScript writes a date: GMT+0200
 # returns the bytes of a file next to the HAR, or the reason why it can't be read
@@ -80,13 +80,13 @@ def exchanges(
     try:
         entries = json.loads(data.decode(json.detect_encoding(data)))["log"]["entries"]
         if not isinstance(entries, list):
-            raise TypeError("entries is no list")
+            raise TypeError("entries is not a list")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         entries, reached = _traced(data) or _one_by_one(data)
         whole = sum(not isinstance(entry, DamageNote) for entry in entries)
         if not whole:
             why = f"it has no member {error}" if isinstance(error, KeyError) else error
-            raise DamagedInput(f"{name}: is no HAR, the only JSON that is a snapshot: {why}") from error
+            raise DamagedInput(f"{name}: is not a HAR, the only JSON that is a snapshot: {why}") from error
         if reached < len(data):
             yield DamageNote(
                 f"{name}: offset {reached}: a damaged HAR ({error}); what follows "
@@ -99,7 +99,7 @@ def exchanges(
         moment is None and not isinstance(entry, DamageNote)
         for entry, moment in zip(entries, moments, strict=True)
     ):
-        yield f"{name}: {pluralize(undated, 'entry')} without a date that can be read: each counts as asked after the entry before it"
+        yield f"{name}: {pluralize(undated, 'entry')} without a date that can be read: each is taken to be sent after the entry before it"
     last = next(filter(None, moments), EPOCH)
     for number, (entry, moment) in enumerate(zip(entries, moments, strict=True)):
         if isinstance(entry, DamageNote):
@@ -323,11 +323,11 @@ def _exchange(entry: dict[str, Any], read: Read, started: datetime) -> Exchange 
     status = int(answer["status"])
     url, method = _address(asked), str(asked["method"]).upper()
     if not url.startswith(("http://", "https://")):
-        return f"is no HTTP exchange: {url[:80]}"
+        return f"is not an HTTP exchange: {url[:80]}"
     if method == "CONNECT":
         return f"{TUNNEL}: {url}"
     if status == 101:
-        return f"is a web socket, of which the HAR holds no message: {url}"
+        return f"is a web socket without recorded messages: {url}"
     if not 100 <= status <= 599:
         return f"got no answer (status {status}): {url}"
     body = _events(entry) or _body(answer, read, method, status)
@@ -497,7 +497,7 @@ def _coded(content: dict[str, Any]) -> bytes | str | None:
     named no encoding but `_isBinary`.
     """
     if not isinstance(content["text"], str):
-        return "is no text, but other JSON"
+        return "is not text, but other JSON"
     name = str(content.get("encoding") or ("hex" if content.get("_isBinary") else "")).strip().lower()
     if name in _PLAIN:
         return None
@@ -746,7 +746,7 @@ def _parts(asked: dict[str, Any], params: Sequence[dict[str, Any]]) -> bytes | s
     return (
         body
         if whole_number(length) in (None, len(body))
-        else "the parts of its request had more fields than the HAR tells"
+        else "the parts of its request had header fields that the HAR leaves out"
     )
 
 

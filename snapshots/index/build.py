@@ -100,10 +100,10 @@ def open_index(
             return index, known
     damaged: list[str] = []
     if container.doubted:
-        what = f"{PACKAGE}: {container.doubted}: no rule is in force, and the index is made anew"
+        what = f"{PACKAGE}: {container.doubted}: no rule is applied, and the index is rebuilt"
         damaged = [DamageNote(what)]
     elif ours:
-        damaged = [DamageNote(f"{INDEX}: is damaged; made anew from the records")]
+        damaged = [DamageNote(f"{INDEX}: is damaged; rebuilt from the records")]
     if container.size < SMALL:
         built = build(container, progress)
         built.notes = damaged + built.notes

@@ -116,7 +116,7 @@ def parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
         if end != len(text):
             entry = json.loads(text)  # accepts trailing white space, raises for anything else
         if not isinstance(entry, dict):
-            raise ValueError("the JSON block is no object")
+            raise ValueError("the JSON block is not an object")
         _check(entry)
         return urlkey.decode(errors="surrogatepass"), timestamp.decode("ascii"), entry
     except (ValueError, RecursionError) as error:
@@ -151,13 +151,13 @@ def _check(entry: dict[str, Any]) -> None:
     """Raise ValueError if a member is missing or has a wrong type."""
     for name in _TEXTS:
         if name in entry and type(entry[name]) is not str:
-            raise ValueError(f"{name} is no text")
+            raise ValueError(f"{name} is not text")
     for name in ("offset", "length"):
         value = entry.get(name, 0)
         if type(value) is not int and not (
             type(value) is str and value.isascii() and value.isdigit() and len(value) < 19
         ):
-            raise ValueError(f"{name} is no number")
+            raise ValueError(f"{name} is not a number")
     if "kind" in entry:
         for name in _NEEDED:
             if name not in entry:
@@ -201,7 +201,7 @@ def _capture(urlkey: str, timestamp: str, block: _Block) -> Capture:
     mime = block.mime
     if block.orig is not None:
         if block.type is None:
-            raise ValueError("the type of the payload is not told")
+            raise ValueError("the type of the payload is not given")
         mime = block.type
     request, events = block.req, block.events
     return Capture(

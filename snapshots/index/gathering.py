@@ -34,7 +34,7 @@ class ScanResult:
 
     name: str = ""
     listed: list[bytes] = field(default_factory=list)  # the lines of captures, for the index
-    # one item per capture that is no revisit, by which revisits find it
+    # one item per capture that is not a revisit, by which revisits find it
     lines: list[bytes] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)  # record ids

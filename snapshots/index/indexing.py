@@ -129,7 +129,7 @@ def find(
         date = item.fields.get("warc-date", "")
         if date and timestamp_of(date) == UNDATED:
             found.notes.append(
-                f"{name}: offset {item.offset}: {date[:40]!r} is no date: it counts as undated"
+                f"{name}: offset {item.offset}: {date[:40]!r} is not a date: it counts as undated"
             )
         if item.kind == "request":
             found.unpaired.asked = True
@@ -211,7 +211,7 @@ def _question(item: ScannedRecord) -> RequestRecord:
 
 
 def _answer(item: ScannedRecord, name: str) -> ResponseRecord | None:
-    """Return the answer in a record, or None if it is no HTTP response, revisit or resource."""
+    """Return the answer in a record, or None if it is not an HTTP response, revisit or resource."""
     fields = item.fields
     kind = item.kind
     uri = item.uri
@@ -341,5 +341,5 @@ def other_key(kind: str, uri: str) -> str:
 
 
 def other_name(kind: str, uri: str) -> str:
-    """Return the index's name for a record that is no capture: its URI if a urn, else `urn:<kind>:<uri>`."""
+    """Return the index's name for a record that is not a capture: its URI if a urn, else `urn:<kind>:<uri>`."""
     return uri if uri.startswith("urn:") else f"urn:{kind}:{uri}"

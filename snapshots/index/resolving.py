@@ -21,7 +21,7 @@ NOWHERE = "is in none of the files"  # end of the note on a revisit whose payloa
 
 
 class Original(NamedTuple):
-    """A capture that is no revisit."""
+    """A capture that is not a revisit."""
 
     offset: int
     record_id: str

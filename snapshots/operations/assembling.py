@@ -50,7 +50,9 @@ class Assembly:
         archive.mkdir(parents=True, exist_ok=True)
         # lock only archive/, since the writer locks the root. Without the lock, files being written by another process
         # could be taken for those of a killed one, and removed
-        self._guard = lock_directory(archive, f"another process writes {self.out}; wait until it has ended")
+        self._guard = lock_directory(
+            archive, f"another process is writing {self.out}; wait until it has ended"
+        )
         for folder in (self.root, archive):
             for one in folder.iterdir():
                 if one.is_dir() and one != archive:

@@ -119,7 +119,7 @@ def cut(
     with Snapshot.open(*layered) as snapshot:
         if len(layered) > 1 and snapshot.mutations:
             raise UsageError(
-                f"{', '.join(snapshot.paths)}: holds a mutation, which a cut can't tell of; cut the snapshot below it, and mutate that"
+                f"{', '.join(snapshot.paths)}: contains a mutation, which a cut can't keep; cut the snapshot below it, and mutate the cut"
             )
         report.source = snapshot.id
         views = _views(snapshot, needs)
@@ -284,4 +284,6 @@ def _compare(kept: list[Capture], made: Snapshot, path: Path) -> None:
     old, new = sorted(map(said, kept)), sorted(map(said, made.captures()))
     if old != new:
         first = next((a for a, b in zip(old, new, strict=False) if a != b), (old or new)[-1])
-        raise DamagedInput(f"{path}: the cut would answer otherwise than the whole (first at {first[0]})")
+        raise DamagedInput(
+            f"{path}: the cut would give other answers than the whole snapshot (first at {first[0]})"
+        )

@@ -32,7 +32,7 @@ from stillweb.snapshots.writer import Writer
 Progress = Callable[[int, int], None]
 AnyPath = str | os.PathLike[str]
 TOLD = 100  # captures between two reports of progress
-DERIVED = "; it may be a WAT or WET file, derived of an archive that holds the answers: import that one"
+DERIVED = "; it may be a WAT or WET file, made from an archive with the responses: import that archive"
 SMALL = 1 << 16  # stored size in bytes up to which a record is read at once: some 64 MB unpacked at worst
 
 
@@ -134,7 +134,7 @@ def take(
             if writer.profile is None:
                 writer.adopt(source.profile)
             else:
-                report.notes.append(f"{path}: was recorded with another profile, which is not kept")
+                report.notes.append(f"{path}: was recorded with another profile, which is dropped")
         report.notes += notes_on_left_out(source)
         report.damaged += notes_on_left_out(source, "damaged")
         shifts = copy_captures(holder, captures, count, writer, report, way)
@@ -206,7 +206,7 @@ def copy_captures(
             cut = source.cut_short(capture)
             if cut:
                 report.notes.append(
-                    f"{capture.url}: its body is cut short: {cut}; answers of it are presumed"
+                    f"{capture.url}: its body is cut short: {cut}; answers from it are presumed"
                 )
             copy_capture(source, capture, writer, shift, cut=bool(cut))
             report.captures += 1

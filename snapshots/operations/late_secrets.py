@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FILE = "stillweb/late.json"
 MOST_TOLD = 20  # most records that an error names
-WAY = "if it may be known, seal it with --keep-secrets (keep_secrets=True) and take the sealed one"
+WAY = "if the secret may become known, seal with --keep-secrets (keep_secrets=True) and use the sealed file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LateSecret:
     part: str
 
     def __str__(self) -> str:
-        return f"{self.record}: a secret that became known only later, in the {self.part} of {self.url}"
+        return f"{self.record}: a secret that was recognised only later, in the {self.part} of {self.url}"
 
 
 def find(snapshot: Snapshot, redactor: Redactor) -> list[LateSecret]:
@@ -164,5 +164,5 @@ def read_late_secrets(path: Path) -> list[LateSecret]:
         return []
     except (ValueError, TypeError) as error:
         raise DamagedInput(
-            f"{target}: is no list of records ({error}); delete it if you know them"
+            f"{target}: is not a list of records ({error}); delete it if you know them"
         ) from error

@@ -162,7 +162,7 @@ def _check_css(selector: Any, where: str) -> None:
     try:
         soupsieve.compile(selector)
     except (soupsieve.SelectorSyntaxError, TypeError) as error:
-        raise UsageError(f"{where}: is no CSS selector: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"{where}: is not a CSS selector: {str(error).splitlines()[0]}") from None
 
 
 Look = Callable[
@@ -877,7 +877,7 @@ def follow_gold(lines: Sequence[str], gold: Mapping[str, str], where: str) -> tu
         out.append(json.dumps(task, ensure_ascii=False))
     if not ids:
         raise UsageError(
-            f"{where}: no gold answer holds {', '.join(map(repr, gold))}. Correct gold, or leave --tasks out"
+            f"{where}: no gold answer holds {', '.join(map(repr, gold))}. Correct the gold, or leave out --tasks"
         )
     return out, ids
 

@@ -64,7 +64,7 @@ def check_signature(
     try:
         made = base64.b64decode(signed["signature"], validate=True)
     except (binascii.Error, ValueError):
-        return Signature(False, "the signature is no base64")
+        return Signature(False, "the signature is not base64")
     if isinstance(signed.get("publicKey"), str):
         return _anonymous(signed, made)
     if isinstance(signed.get("domainCert"), str):
@@ -86,8 +86,8 @@ def _anonymous(signed: Mapping[str, Any], made: bytes) -> Signature:
             None, f"not checked: needs {type(key).__name__}, which the specification does not have"
         )
     if not found:
-        return Signature(False, "was not made with the public key beside it")
-    words = "made with the public key beside it; whose key that is, is not known"
+        return Signature(False, "does not fit the public key beside it")
+    words = "made with the public key beside it; the owner of the key is not known"
     return Signature(True, words, _public(key))
 
 
@@ -114,12 +114,14 @@ def _domain(signed: Mapping[str, Any], made: bytes, authorities: Sequence[Any]) 
             None, f"not checked: needs {type(key).__name__}, which the specification does not have"
         )
     if not _made_by(key, made, signed["hash"]):
-        return Signature(False, "was not made with the certificate beside it")
+        return Signature(False, "does not fit the certificate beside it")
     if name not in names:
         return Signature(False, f"its certificate is not for {name or 'any domain'}")
     whose = _public(key)
     if not isinstance(signed.get("timeSignature"), str):
-        unchecked = "who issued that (needs trusted roots) and when it was signed (needs a time stamp)"
+        unchecked = (
+            "the issuer of the certificate (needs trusted roots) and the time of signing (needs a time stamp)"
+        )
         return Signature(
             True, f"made with the certificate for {name} beside it; not checked: {unchecked}", whose
         )
@@ -153,7 +155,9 @@ def _stamped(signed: Mapping[str, Any], authorities: Sequence[Any]) -> datetime:
         try:
             builder.build().verify_message(stamp, signed["signature"].encode())
         except client.VerificationError as error:
-            raise ValueError(f"its time stamp is of none of the named authorities: {error}") from error
+            raise ValueError(
+                f"its time stamp was issued by none of the named authorities: {error}"
+            ) from error
     moment: datetime = info.gen_time
     return moment
 
@@ -211,9 +215,9 @@ def signing_key(path: str | os.PathLike[str]) -> Any:
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path}: is no PEM file of a private key without a passphrase") from error
+        raise UsageError(f"{path}: is not a PEM file of a private key without a passphrase") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp384r1":
-        raise UsageError(f"{path}: is no P-384 key, which WACZ signatures are made with")
+        raise UsageError(f"{path}: is not a P-384 key, which WACZ signatures are made with")
     return key
 
 
@@ -227,7 +231,7 @@ def public_key_in(path: str | os.PathLike[str]) -> str:
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path}: is no PEM file of a public key") from error
+        raise UsageError(f"{path}: is not a PEM file of a public key") from error
 
 
 def _public(key: Any) -> str:
@@ -257,7 +261,7 @@ class Signer:
         text = Path(certificates).read_text(encoding="ascii", errors="replace")
         found = certificates_in(text, str(certificates))
         if not found or _public(found[0].public_key()) != _public(private.public_key()):
-            raise UsageError(f"{certificates}: the first certificate is not of the key {key}")
+            raise UsageError(f"{certificates}: the first certificate is not for the key {key}")
         return cls(private, text, authority)
 
     def sign(self, digest: bytes, package: bytes) -> bytes:
@@ -349,7 +353,7 @@ def _in_order(reply: bytes) -> bytes:
                 held = sorted(reply[a:b] for a, b in inside(start))
                 return reply[: body(start)[0]] + b"".join(held) + reply[end:]
     except IndexError as error:
-        raise ValueError("it is no time-stamp reply in DER") from error
+        raise ValueError("it is not a time-stamp reply in DER") from error
     return reply
 
 
@@ -371,7 +375,7 @@ def certificates_in(text: str, where: str = "") -> list[Any]:
     except ValueError as error:
         if not where:
             raise
-        raise UsageError(f"{where}: is no PEM file of certificates") from error
+        raise UsageError(f"{where}: is not a PEM file of certificates") from error
 
 
 def check_signer(path: StrPath, keys: Collection[str] = (), authorities: Sequence[Any] = ()) -> str:
@@ -386,7 +390,7 @@ def check_signer(path: StrPath, keys: Collection[str] = (), authorities: Sequenc
         return f"signature: {found.words}"
     if authorities and not found.stamped:
         return "is signed without a certificate and time stamp"
-    return "" if not keys or found.key in keys else "is signed by somebody else"
+    return "" if not keys or found.key in keys else "is signed with another key"
 
 
 def signature_of(path: StrPath, authorities: Sequence[Any] = ()) -> Signature | None:

@@ -147,7 +147,7 @@ class _Check:
         if digest is not None:
             self.package_digest(digest, data)
         if not package or not isinstance(package, dict):
-            self.found("package", PACKAGE, -1, "is no JSON object")
+            self.found("package", PACKAGE, -1, "is not a JSON object")
             return
         listed = package.get("resources")
         if not isinstance(listed, list):
@@ -208,11 +208,11 @@ class _Check:
                 try:
                     page = json.loads(line)
                 except (ValueError, RecursionError):
-                    self.found("pages", name, -1, f"line {number} is no JSON")
+                    self.found("pages", name, -1, f"line {number} is not JSON")
                     continue
                 if number == 1:
                     if not isinstance(page, dict) or page.get("format") != "json-pages-1.0":
-                        self.found("pages", name, -1, "line 1 is no header of format json-pages-1.0")
+                        self.found("pages", name, -1, "line 1 is not a header of format json-pages-1.0")
                 elif not isinstance(page, dict) or not page.get("url") or not page.get("ts"):
                     self.found("pages", name, -1, f"line {number} has no url or no ts")
 
@@ -279,7 +279,9 @@ class _Check:
         if record_id:
             first = self.ids.setdefault(record_id, (name, item.offset))
             if first != (name, item.offset):
-                self.found("record", name, item.offset, f"has the id of the record at {first[0]}: {first[1]}")
+                self.found(
+                    "record", name, item.offset, f"has the same id as the record at {first[0]}: {first[1]}"
+                )
         if kind in ("response", "request", "revisit", "resource", "conversion") and not item.uri:
             self.found("record", name, item.offset, "has no WARC-Target-URI")
         if not item.fields.get("warc-date"):

@@ -252,7 +252,7 @@ def _alone(sent: Sent) -> FrozenText | None:
     try:
         return worker.call(work, sent)
     except WorkerDied:
-        return _no_text(sent, "the extractor died of this page; it has no text")
+        return _no_text(sent, "the extractor crashed on this page; it has no text")
     finally:
         worker.close()
 

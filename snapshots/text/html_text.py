@@ -241,7 +241,7 @@ _WHOLE = re.compile(rf"https?://[A-Za-z0-9.-]+/{_SEGMENTS}")
 class Joiner:
     """Fast `urljoin(address, link.strip())` for many links of one page.
 
-    Common links (fragments, plain paths) are joined by string concatenation. A link that is no URL (`http://[`) is
+    Common links (fragments, plain paths) are joined by string concatenation. A link that is not a URL (`http://[`) is
     returned stripped.
     """
 

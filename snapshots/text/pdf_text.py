@@ -56,7 +56,7 @@ def extract_pdf(data: bytes) -> PdfText:
     done = _apart(data, "write_text")
     if done.returncode == 0:
         return PdfText(**json.loads(done.stdout))
-    warning = f"its text is not read: {_why(done)}"
+    warning = f"its text was not read: {_why(done)}"
     return PdfText([], "pypdfium2", _version_of_ours(), readable=False, warnings=[warning])
 
 
@@ -83,7 +83,7 @@ def _apart(data: bytes, function: str, *arguments: int) -> subprocess.CompletedP
 def _why(done: subprocess.CompletedProcess[bytes]) -> str:
     if sys.platform != "win32" and done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"it takes more than {SECONDS} s"
-    return f"it needs more than {MEMORY >> 20} MB of memory, or breaks its reader"
+    return f"it needs more than {MEMORY >> 20} MB of memory, or crashes the PDF reader"
 
 
 def limit(memory: int, seconds: int) -> None:

@@ -522,7 +522,7 @@ def machine_errors(folder: Path | None) -> Iterator[None]:
         if folder is not None or number in (errno.EMFILE, errno.ENFILE):
             raise OSError(number, text, str(folder or "the search index")) from error
         raise MissingCapability(
-            f"the search index can't be kept in the directory for temporary files: {text}; make room there, or name "
+            f"the search index can't be written to the directory for temporary files: {text}; make room there, or name "
             "another one in TMPDIR"
         ) from error
 

@@ -94,7 +94,7 @@ class AppendFile:
 
 def full_disk(path: Path, error: OSError) -> NoRoom:
     """Return the error for a disk, quota or file size limit without room."""
-    return NoRoom.at(path, error.strerror, "what was recorded before is kept: free some space and go on")
+    return NoRoom.at(path, error.strerror, "the earlier records are kept: free some space and continue")
 
 
 def not_written(path: Path, error: OSError) -> StillwebError:

@@ -81,7 +81,7 @@ class Archives:
         return messages.cut_short(record.block, capture.method)
 
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:
-        """Return the record of an index entry that is no HTTP exchange. Raises DamagedInput."""
+        """Return the record of an index entry that is not an HTTP exchange. Raises DamagedInput."""
         record = self.record(filename, int(entry["offset"]), int(entry["length"]))
         check_entry(record.fields, filename, entry)
         return record
@@ -336,7 +336,7 @@ def check_request(fields: Fields, capture: Capture) -> None:
 
 
 def check_entry(fields: Fields, filename: str, entry: Mapping[str, Any]) -> None:
-    """Check the type, target URI and digest of a record that is no HTTP exchange."""
+    """Check the type, target URI and digest of a record that is not an HTTP exchange."""
     digest = _digest(fields)
     if (
         fields.get("warc-type", "").lower() != entry.get("kind")

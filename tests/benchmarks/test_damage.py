@@ -80,4 +80,4 @@ def test_its_table() -> None:
 def test_a_command_on_a_damaged_run_tells_code_and_error(tmp_path: Path) -> None:
     code, out, err = runs.call("score", tmp_path)
     assert (code, out) == (2, "")
-    assert "is no run" in err
+    assert "is not a run" in err

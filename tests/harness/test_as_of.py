@@ -94,7 +94,7 @@ def test_a_date_lasts_to_its_end(text: str, last: str) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13", "2026-02-30", "20x6"])
 def test_no_date(text: str) -> None:
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a date"):
         read_at(text)
 
 
@@ -150,7 +150,7 @@ def test_accept_datetime_on_an_ordinary_request(dated: Path) -> None:
         assert "memento-datetime" not in client.get(URL).headers
         entries = list(web.ledger)
     assert [entry.get("memento", "")[:8] for entry in entries] == ["20260301", "20260301", "", ""]
-    assert "is no HTTP date" in entries[2]["why"]
+    assert "is not an HTTP date" in entries[2]["why"]
 
 
 def test_a_date_keeps_the_language_and_the_state(tmp_path: Path) -> None:

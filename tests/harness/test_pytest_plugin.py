@@ -301,7 +301,7 @@ def test_a_mark_that_comes_too_late_is_an_error(project):
         """,
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*mark snapshot: it came when the test had begun*"])
+    result.stdout.fnmatch_lines(["*mark snapshot: the marker was added after the test had begun*"])
 
 
 @pytest.mark.parametrize(

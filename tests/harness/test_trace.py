@@ -90,7 +90,7 @@ def _write(path, changed):
         (lambda ls: ls[1].update(colour="red"), ":2: unknown member 'colour'"),
         (lambda ls: ls[0].update(version=2), ":1: version: must be 1, not 2"),
         (lambda ls: ls[2].update(n=9), ":3: n: must be 2, not 9"),
-        (lambda ls: ls[1].update(event="thought"), ":2: event: 'thought' is no kind of event"),
+        (lambda ls: ls[1].update(event="thought"), ":2: event: 'thought' is not a kind of event"),
         (lambda ls: ls.pop(0), ":1: the header must be the first line"),
         (lambda ls: ls.pop(), "the trace ends without a score"),
         (lambda ls: ls.clear(), ":1: the trace is empty"),
@@ -221,7 +221,7 @@ def test_what_nobody_could_read_is_not_written(tmp_path):
         ):
             with pytest.raises(UsageError, match=why):
                 trace.write("evidence", kind="note", text=value)
-        with pytest.raises(UsageError, match="it is no JSON"):
+        with pytest.raises(UsageError, match="it is not JSON"):
             trace.write("evidence", kind="page", expression="x", value=float("nan"))
         assert trace.write("evidence", kind="note", text="sound") == 1
     assert [line["text"] for line in lines(trace.part)] == ["sound"]
@@ -236,7 +236,7 @@ def test_lone_surrogates_are_written_and_hashed(tmp_path):
 
 def test_an_event_that_is_no_object_is_named():
     assert check_event([1]) == "must be a JSON object, not list"
-    assert "no kind of event" in (check_event({"event": "places"}) or "")
+    assert "not a kind of event" in (check_event({"event": "places"}) or "")
 
 
 # As the agent `openai` writes it where the arguments that a model wrote are no JSON.

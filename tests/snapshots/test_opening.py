@@ -170,7 +170,7 @@ def test_an_index_of_ours_that_is_damaged_is_made_anew(tmp_path: Path, byte: byt
     sealed.write_bytes(data[:at] + byte + data[at + 1 :])
     with Snapshot.open(sealed) as snapshot:
         assert (list(snapshot.captures()), snapshot.id) == (before, known)
-        assert snapshot.notes == ["indexes/index.cdxj: is damaged; made anew from the records"]
+        assert snapshot.notes == ["indexes/index.cdxj: is damaged; rebuilt from the records"]
 
 
 def test_a_place_that_another_package_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

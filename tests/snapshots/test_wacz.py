@@ -106,7 +106,7 @@ def test_the_id_does_not_depend_on_files(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_cant_be_sealed_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no open snapshot"):
+    with pytest.raises(UsageError, match="not an open snapshot"):
         seal(tmp_path)
     small_snapshot(tmp_path / "s")
     with pytest.raises(UsageError, match="is a directory"):
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_wacz(tmp_path: Path) -> None:
     with pytest.raises(DamagedInput, match="a zip without WACZ, WARC"):
         Snapshot.open(path)
     path.write_bytes(b"<html>")
-    with pytest.raises(DamagedInput, match="is no WACZ, WARC, ARC, HAR"):
+    with pytest.raises(DamagedInput, match="is not a WACZ, WARC, ARC, HAR"):
         Snapshot.open(path)
     path.write_bytes(b"")
     with pytest.raises(DamagedInput, match="is empty"):
@@ -335,7 +335,7 @@ def test_a_link_is_followed_to_another_wacz_and_to_nothing_else(tmp_path: Path) 
     seal(tmp_path / "s")
     assert link.is_symlink()
     there.write_text("a diary")
-    with pytest.raises(UsageError, match=r"is a link to .*big\.wacz, which is no WACZ; name another"):
+    with pytest.raises(UsageError, match=r"is a link to .*big\.wacz, which is not a WACZ; name another"):
         seal(tmp_path / "s")
     assert there.read_text() == "a diary"
 

@@ -326,7 +326,7 @@ def test_the_index_comes_from_the_records_alone(tmp_path: Path) -> None:
     assert (root / "indexes" / "index.cdxj").read_bytes() == before
     assert (root / "pages" / "pages.jsonl").read_bytes() == pages
     assert json.loads((root / "datapackage.json").read_bytes())["stillweb"]["id"] == package["stillweb"]["id"]
-    with pytest.raises(UsageError, match="no open snapshot"):
+    with pytest.raises(UsageError, match="not an open snapshot"):
         reindex(tmp_path)
     with Snapshot.open(root) as snapshot:
         assert len(list(snapshot.captures())) == 3

@@ -126,7 +126,7 @@ class Restless(Shelf):
 
 
 class Odd(Shelf):
-    """A shelf that says of its answers what no trace can hold: a `verdict` that is no text."""
+    """A shelf that says of its answers what no trace can hold: a `verdict` that is not text."""
 
     def session(self, name: str) -> ShelfSession:
         session = super().session(name)

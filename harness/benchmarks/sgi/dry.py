@@ -403,13 +403,13 @@ def execution_seconds(text: str) -> float:
 def execution_limits(seconds: float, env: Callable[[str], str]) -> Limits:
     """Return the limits of a test: the wall clock, and those that SGI_…_LIMIT variables name.
 
-    Raise UsageError for a limit that is no whole number from 1 on.
+    Raise UsageError for a limit that is not a whole number from 1 on.
     """
 
     def limit(name: str) -> int | None:
         text = env(name)
         if text and not (text.isascii() and text.isdecimal() and int(text)):
-            raise UsageError(f"{name} {text!r} is no whole number from 1 on")
+            raise UsageError(f"{name} {text!r} is not a whole number from 1 on")
         return int(text) if text else None
 
     return Limits(

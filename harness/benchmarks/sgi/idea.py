@@ -148,7 +148,7 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
     failed = not isinstance(official, dict) or not isinstance(official.get("Idea", ""), str | list | dict)
     if failed:
         dimensions["faithful"] = dict.fromkeys(DIMENSIONS, 0.0)
-        whys = dict.fromkeys(whys, "the official scorer fails where the idea is no text, and counts 0")
+        whys = dict.fromkeys(whys, "the official scorer fails where the idea is not text, and counts 0")
     elif sections["faithful"] != sections["fixed"]:
         whys = dict.fromkeys(whys, "the official scorer reads scraps of an answer that is not JSON alone")
     elif counts["faithful"] != counts["fixed"]:

@@ -92,7 +92,7 @@ PATCHES = (
         "A 103 (or an unasked 100) is taken for the answer; an answer that browsers read is a 502, or read otherwise "
         "than they do; the message of a head that breaks off quotes its bytes.",
         "https://github.com/mitmproxy/mitmproxy/issues/2229 (interim answers; closed without a change)",
-        "mitmproxy passes interim answers over or on, and reads a head with a line that is no field",
+        "mitmproxy passes interim answers over or on, and reads a head with a line that is not a field",
     ),
     Patch(
         "request heads",

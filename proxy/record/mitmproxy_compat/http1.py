@@ -86,7 +86,7 @@ def normalized_head(data: bytes) -> bytes | None:
     if start < 0:
         if len(data) < MAX_SLOP + 4:
             return None
-        raise Unreadable("its answer is no HTTP/1: it begins with no status line")
+        raise Unreadable("its answer is not HTTP/1: it has no status line")
     end = _END.search(data, start)
     if end is None:
         if len(data) > MAX_HEAD:
@@ -150,17 +150,17 @@ def _framed(fields: list[tuple[bytes, bytes]], status: int, newer: bool) -> list
             )
         if packed and (len(packed) > 1 or (lengths and b"chunked" not in codings)):
             raise Unreadable(
-                f"its body is packed by the transfer codings {b', '.join(codings).decode('latin-1')!r}"
+                f"its body is compressed by the transfer codings {b', '.join(codings).decode('latin-1')!r}"
             )
         kept = packed + [b"chunked"] * (b"chunked" in codings)
         return [*others[:at], (b"Transfer-Encoding", b", ".join(kept)), *others[at:]]
     if any(not length.isdigit() for length in lengths):
         if len(set(lengths)) > 1:
-            raise Unreadable("it says several lengths of its body, not all of them numbers")
+            raise Unreadable("it gives several lengths of its body, not all of them numbers")
         return others  # the body lasts until the connection ends
     sizes = {int(length) for length in lengths if len(length) < 40}
     if len(sizes) > 1:
-        raise Unreadable(f"it says several lengths of its body: {', '.join(map(str, sorted(sizes)))}")
+        raise Unreadable(f"it gives several lengths of its body: {', '.join(map(str, sorted(sizes)))}")
     return [*others[:at], *((b"Content-Length", b"%d" % size) for size in sizes), *others[at:]]
 
 

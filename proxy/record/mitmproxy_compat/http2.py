@@ -86,7 +86,7 @@ def readable_fields(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
         if name[:1] == b":":
             if name == b":status":
                 if found or _STATUS.fullmatch(value) is None:
-                    raise Unreadable("its fields do not begin with one status")
+                    raise Unreadable("its fields do not begin with exactly one status")
                 found.append((name, value))
             continue
         _check(name, value)
@@ -95,7 +95,7 @@ def readable_fields(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
         elif name not in _OF_CONNECTION:
             found.append((name, value.strip(b" \t")))
     if not found or found[0][0] != b":status":
-        raise Unreadable("its fields do not begin with one status")
+        raise Unreadable("its fields do not begin with exactly one status")
     if len(set(lengths)) == 1 and lengths[0].isdigit():  # else END_STREAM alone ends the body
         found.append((b"content-length", lengths[0]))
     return found
@@ -110,7 +110,7 @@ def readable_trailers(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
 
 def _check(name: bytes, value: bytes) -> None:
     if _NAME.fullmatch(name) is None or name == b"transfer-encoding":
-        raise Unreadable(f"it has a field that HTTP/2 has not: {name[:60].decode('latin-1')!r}")
+        raise Unreadable(f"it has a field that HTTP/2 forbids: {name[:60].decode('latin-1')!r}")
     if _BREAKS.search(value) is not None:
         raise Unreadable(f"there is a line break or NUL in its field {name[:60].decode()}")
 
@@ -364,7 +364,7 @@ class UnreadBody:
         assert self._file is not None
         data = os.pread(self._file.fileno(), min(PIECE, self._unread), self._read)
         if not data:
-            raise OSError("a file for what a client has not read is too short")
+            raise OSError("a file that buffers data for a client is too short")
         self._read += len(data)
         if not self._unread:
             self._read = self._written = 0

@@ -91,7 +91,7 @@ def test_cells_lines_json_and_references_are_taken_out():
         (lambda: extract.find("x", "y"), "nothing matches 'y' in a text of 1 character: x$"),
         (lambda: extract.find(" ", "y"), "nothing matches 'y' in an empty text$"),
         (lambda: extract.find("a\n" * 200, "y"), "in a text of 400 characters: (a ){79}a…$"),
-        (lambda: extract.find("x", "(x)|(y)", 2), r"what matches has no group 2 of '\(x\)\|\(y\)'"),
+        (lambda: extract.find("x", "(x)|(y)", 2), r"the match has no group 2 of '\(x\)\|\(y\)'"),
         (lambda: extract.from_json("x"), "no JSON object or array in a text of 1 character: x$"),
         (lambda: extract.from_json("{x"), "holds no whole JSON value"),
         (lambda: extract.ref(ARIA, "slider"), r"no element 0 of the page matches 'slider' \(0 do\)"),
@@ -178,7 +178,7 @@ def test_a_script_that_fails_says_at_which_step(tmp_path, script, message):
         ({"tasks": {"a": {"steps": [{"call": "x", "with": {True: 1}}]}}}, "the name True is read as a bool"),
         (
             {"tasks": {"a": {"steps": [{"call": "x", "with": {"n": float("inf")}}]}}},
-            "inf is no number of JSON",
+            "inf is not a number of JSON",
         ),
         ({"tasks": {7: {"steps": [{"call": "x", "with": {1: 2, "b": 3}}]}}}, None),
         ([1], "must hold a mapping, not list"),
@@ -203,7 +203,7 @@ def test_a_script_that_is_wrong_is_named_with_its_place(tmp_path, script, messag
         ("command:", "no agent"),
         ("scrip:agent.yaml", r"no agent 'scrip:agent\.yaml': say script:FILE"),
         ("json:dumps", "agent json:dumps: can't be made: dumps"),
-        ("math:pi", "agent math:pi: is no agent and makes none, but float"),
+        ("math:pi", "agent math:pi: is not an agent and makes none, but float"),
         ("command:'python agent.py", "command: No closing quotation"),
     ],
 )
@@ -233,7 +233,10 @@ def test_a_program_may_be_given_a_yaml_file():
         ("agent: command\ncommand: x\ncolour: red\n", "unknown member 'colour'"),
         ("agent: command\ncommand: x\npass_env: {A: b}\n", "pass_env: must be a list of names"),
         ("agent: command\ncommand: x\ndirect: [1]\n", "direct: must be a list of names"),
-        ("agent: command\ncommand: x\ndirect: [https://a.test/]\n", "direct: 'https://a.test/' is no host"),
+        (
+            "agent: command\ncommand: x\ndirect: [https://a.test/]\n",
+            "direct: 'https://a.test/' is not a host",
+        ),
         ("agent: 7\n", "agent: must be script, openai, anthropic, gemini, command or module:object"),
         ("agent: [\n", r"agent\.yaml:2: not YAML"),
     ],

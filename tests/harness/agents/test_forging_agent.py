@@ -90,7 +90,7 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_what_no_agent_sends_is_refused(name: str, forged: RunFiles) -> None:
     trace = read_trace(forged.trace_path(name, 1))
-    assert "forger:Forger: its process sent what is no message" in str(trace.of("answer")[0]["error"])
+    assert "forger:Forger: its process sent what is not a message" in str(trace.of("answer")[0]["error"])
     assert [score["metrics"] for score in trace.of("score")] == [{"exact": 0}]
     assert len(trace.of("answer")) == 1
 

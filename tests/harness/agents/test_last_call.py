@@ -109,7 +109,7 @@ def test_the_words_of_the_last_call_are_part_of_the_agents_identity() -> None:
 def test_answers_cut_off_by_the_limit_of_tokens_are_told(tmp_path: Path) -> None:
     cut, _, _ = run(tmp_path / "cut", lambda _: "7|39", Limits(), params={"max_tokens": 2})
     whole, _, _ = run(tmp_path / "whole", lambda _: "7|3900", Limits())
-    told = "1 answer of the model cut off by its limit of tokens"
+    told = "1 answer of the model cut off by the token limit"
     assert make_certificate(cut.path)["scores"]["cut_off"] == 1
     assert told in write_report(cut.path).read_text("utf-8")
     assert "cut_off" not in make_certificate(whole.path)["scores"]

@@ -172,7 +172,7 @@ def test_an_agent_whose_file_was_edited_does_not_go_on(tmp_path: Path) -> None:
 
 
 def test_an_identity_that_no_file_can_hold_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"agent tupled: its identity is no JSON: .*set"):
+    with pytest.raises(UsageError, match=r"agent tupled: its identity is not JSON: .*set"):
         run(tmp_path, "plain:Unnamed", "7")
 
 

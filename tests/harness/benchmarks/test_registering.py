@@ -95,7 +95,7 @@ def test_an_installed_benchmark_is_read_run_scored_and_certified(site: Path, tmp
     [
         ("sgi", "", "takes the name 'sgi' of stillweb.harness.benchmarks.sgi:BENCHMARK"),
         ("odd", "raise OSError('no such disk')", "OSError: no such disk. Mend or uninstall the distribution"),
-        ("odd", "BENCHMARK = 5", "is no Benchmark"),
+        ("odd", "BENCHMARK = 5", "is not a Benchmark"),
         ("odd", "", "AttributeError"),
         (
             "odd",

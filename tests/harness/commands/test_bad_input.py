@@ -119,7 +119,7 @@ def test_a_damaged_archive_among_others_whose_name_is_no_text(tmp_path: Path) ->
     bad.write_bytes(b"nothing of the kind\n")
     taken = stillweb("import", bad, good, "-o", tmp_path / "s")
     assert taken.code == 3
-    assert "b-\\udcff.warc.gz: is no WACZ, WARC, ARC, HAR or mitmproxy flow file\n" in taken.err
+    assert "b-\\udcff.warc.gz: is not a WACZ, WARC, ARC, HAR or mitmproxy flow file\n" in taken.err
     assert len(urls(tmp_path / "s")) == 3
 
 
@@ -218,7 +218,7 @@ def test_a_file_that_is_no_wacz(tmp_path: Path, how: str) -> None:
         assert done.code == 3, (command, done)
         assert "wrong.wacz" in done.out + done.said
     done = stillweb("seal", wrong)
-    assert (done.code, "wrong.wacz: is no open snapshot" in done.said) == (2, True)
+    assert (done.code, "wrong.wacz: is not an open snapshot" in done.said) == (2, True)
 
 
 # What the machine lacks

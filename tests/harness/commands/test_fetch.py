@@ -97,7 +97,7 @@ def test_what_has_no_text_is_told_as_what_it_is(tmp_path: Path, capsys: pytest.C
             exchange(packed, b"PK\5\6" + bytes(18), headers=(("Content-Type", "application/zip"),))
         )
     for address, told in (
-        (packed, "is application/zip, of which no text"),
+        (packed, "is application/zip, which has no frozen text"),
         (f"{packed}x", "not in the snapshot as text"),
     ):
         with pytest.raises(SystemExit) as ended:

@@ -36,7 +36,7 @@ def archived(path: Path) -> int:
     return sum(file.stat().st_size for file in path.glob("archive/*"))
 
 
-INTERRUPTED = "stillweb: interrupted; what was written is kept"
+INTERRUPTED = "stillweb: interrupted; files written so far are kept"
 
 
 @pytest.mark.slow
@@ -98,10 +98,10 @@ def test_what_ctrl_c_broke_off_is_looked_through_for_secrets(tmp_path: Path) -> 
         started.interrupt()
         done = started.end()
     assert (done.code, done.said) == (130, INTERRUPTED)
-    assert "a secret that became known only later, in the response body" in done.err
+    assert "a secret that was recognised only later, in the response body" in done.err
     sealed = stillweb("seal", path)
     assert sealed.code == 1
-    assert "if it may be known, seal it with --keep-secrets" in sealed.err
+    assert "if the secret may become known, seal with --keep-secrets" in sealed.err
     assert not (tmp_path / "s.wacz").exists()
 
 
@@ -116,7 +116,7 @@ def test_what_a_kill_broke_off_is_looked_through_when_it_is_sealed(tmp_path: Pat
     assert all(TOKEN.encode() not in file.read_bytes() for file in path.glob("stillweb/*"))
     sealed = stillweb("seal", path)
     assert sealed.code == 1
-    assert "a secret that became known only later, in the response body" in sealed.err
+    assert "a secret that was recognised only later, in the response body" in sealed.err
     assert not (tmp_path / "s.wacz").exists()
 
 

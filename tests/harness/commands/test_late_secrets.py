@@ -48,8 +48,10 @@ def test_sealing_looks_through_it_once(tmp_path: Path, capsys: pytest.CaptureFix
     for _ in range(2):  # what was found is noted
         code, said = code_and_words(capsys, "seal", path)
         assert code == 1
-        assert "a secret that became known only later, in the response body of http://a.test/" in said
-        assert "a secret stands in 2 records; if it may be known, seal it with --keep-secrets" in said
+        assert "a secret that was recognised only later, in the response body of http://a.test/" in said
+        assert (
+            "a secret stands in 2 records; if the secret may become known, seal with --keep-secrets" in said
+        )
         assert not (path / FILE).exists()
     assert not (tmp_path / "s.wacz").exists()
     code, said = code_and_words(capsys, "seal", path, "--keep-secrets")
@@ -76,7 +78,9 @@ def test_what_another_user_recorded_is_not_sealed_unseen(
     monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "another user"))
     code, said = code_and_words(capsys, "seal", path)
     assert code == 1
-    assert "can't be read with this user's key; if it may be known, seal it with --keep-secrets" in said
+    assert (
+        "can't be read with this user's key; if the secret may become known, seal with --keep-secrets" in said
+    )
     assert (path / FILE).exists()
     assert code_and_words(capsys, "seal", path, "--keep-secrets")[0] == 0
 
@@ -91,7 +95,9 @@ def test_nothing_else_makes_a_snapshot_of_it(tmp_path: Path, capsys: pytest.Capt
     ):
         code, said = code_and_words(capsys, *words)
         assert code == 1, words
-        assert "a secret stands in 2 records; if it may be known, seal it with --keep-secrets" in said
+        assert (
+            "a secret stands in 2 records; if the secret may become known, seal with --keep-secrets" in said
+        )
     assert not out.exists()
     assert not (tmp_path / "other").exists()
 
@@ -114,7 +120,7 @@ def test_nor_does_python(tmp_path: Path) -> None:
     assert not out.exists()
     assert not (tmp_path / "other").exists()
     report = seal(path, out, keep_secrets=True)
-    assert "sealed in spite of this" in report.text()
+    assert "sealed all the same" in report.text()
     assert "2 records" in report.secrets
 
 

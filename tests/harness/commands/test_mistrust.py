@@ -26,5 +26,5 @@ def test_a_client_that_mistrusts_us_is_another_matter() -> None:
 
 
 def test_an_origin_that_wants_a_certificate_is_trusted_already() -> None:
-    asked = "server closed connection: it had asked for a client's certificate. Name one with --client-cert"
+    asked = "server closed connection: it asked for a client certificate. Name one with --client-cert"
     assert advice([asked]) == []

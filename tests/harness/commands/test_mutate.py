@@ -209,7 +209,7 @@ def test_texts_search_and_records_of_views_follow(base: Path) -> None:
             "no recorded answer has a URL like 'https://none.test/*'",
         ),
         ({"css": "p"}, "has no change"),
-        ({"css": "p[", "text": "x"}, "css: is no CSS selector"),
+        ({"css": "p[", "text": "x"}, "css: is not a CSS selector"),
         ({"json": "a..b", "text": 1}, "json: must be a path"),
         ({"status": 99}, "status: must be from 200 to 599"),
         ({"replace": {"": "x"}}, "replace: must map texts that aren't empty"),
@@ -266,7 +266,7 @@ def test_gold_follows_and_runs_are_paired(base: Path) -> None:
     assert "drill" not in stillweb.compare(plain, plain).to_json()
     injected.rename(base.parent / "elsewhere")  # what the injection asks for is in the layer
     remarks = stillweb.compare(plain, followed).remarks
-    assert any("what became of each attempt is not known" in remark for remark in remarks)
+    assert any("the outcomes of the attempts are not known" in remark for remark in remarks)
 
 
 def png(colour: str) -> bytes:

@@ -140,7 +140,7 @@ def crawls(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def crawl(path: Path, first: int, count: int) -> Path:
-    """An archive whose addresses are long, and small when packed: what is sorted on disk needs several times its room."""
+    """An archive whose addresses are long, and small when packed: data sorted on disk needs several times its room."""
     address = b"http://a.test/%05d/" + b"long" * 400
     path.write_bytes(
         packed(
@@ -167,7 +167,7 @@ def test_no_room_for_temporary_files_while_importing(
     else:
         done = stillweb(*words, **limited(2_000_000))
     assert done.code == 4
-    assert "what is sorted on disk can't be kept in the directory for temporary files: " in done.said
+    assert "data sorted on disk can't be written to the directory for temporary files: " in done.said
     assert "database or disk is full" in done.said or "disk I/O error" in done.said
     assert "name another one in TMPDIR" in done.said
     assert len(done.said.splitlines()) == 1

@@ -42,5 +42,5 @@ def test_an_import_says_that_a_file_was_taken_in_before(
         with pytest.raises(SystemExit) as ended:
             main(["import", str(early), "-o", str(tmp_path / "site")])
         assert not ended.value.code
-        told = "there twice, with the same time and answer: 2 captures; was a file imported before?"
+        told = "present twice, with the same time and answer: 2 captures; was a file imported before?"
         assert (told in capsys.readouterr().err) is said

@@ -339,7 +339,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_an_error(s3: Any) -> None:
     place = RemoteSource(open_store(f"s3://{BUCKET}/big").files()[""])
     assert place.read(0, 4) == b"aaaa"
     s3.put_object(Bucket=BUCKET, Key="big", Body=b"b" * (BLOCK + 9))
-    with pytest.raises(DamagedInput, match="was replaced while it was read"):
+    with pytest.raises(DamagedInput, match="was replaced while it was being read"):
         place.read(BLOCK, 4)
 
 

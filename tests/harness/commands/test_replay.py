@@ -137,7 +137,7 @@ def test_a_direct_host_is_asked_past_the_snapshot_and_that_is_said(tmp_path: Pat
         (("--no-proxy", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to a.test"),
         (("--no-proxy", "127.0.0.1:70000", "--isolate", "--", "true"), "Port out of range"),
         (("--no-proxy", "a.test"), "--no-proxy is for a program after '--'"),
-        (("--no-proxy", "https://a.test/", "--", "true"), "'https://a.test/' is no host"),
+        (("--no-proxy", "https://a.test/", "--", "true"), "'https://a.test/' is not a host"),
     ],
 )
 def test_direct_hosts_that_can_not_be(words: tuple[str, ...], why: str, site: Path) -> None:

@@ -50,7 +50,7 @@ def test_records_that_could_not_be_read_stay_in_sight(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = command(tmp_path, json.dumps(RIGHT), "{broken", json.dumps({"id": "c", "question": "?"}))
-    said = "2 records of the task set could not be read: in no figure here"
+    said = "2 records of the task set could not be read: not in these figures"
     for _ in range(2):  # the second makes no attempt
         code, out = call(capsys, *words)
         assert code == 1  # a misspelt field is no task that went well

@@ -267,11 +267,11 @@ def test_coverage_says_what_gold_is_missing_what_leaks_and_what_ends(
     assert code == 0
     assert "note: cookie: cookie 'pass' of a.example ended on 2026-10-21" in out
     assert "gone" not in out
-    assert "every gold cell stands in a text of the snapshot" in out
+    assert "every gold cell is in a text of the snapshot" in out
     assert "1 of 1 needs answered" in out
     (tmp_path / "bad.jsonl").write_text(json.dumps(bad) + "\n")
     code, out = call(capsys, *words, tmp_path / "bad.jsonl")
-    assert "keeper: warning: gold-missing: the answer: 'Ada Quill' stands in no text of the snapshot" in out
+    assert "keeper: warning: gold-missing: the answer: 'Ada Quill' is in no text of the snapshot" in out
     assert "leak" in out
     assert "2030-01-01 in the question will pass" in out
     assert "every gold cell" not in out

@@ -29,8 +29,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["fetch", "https://a.test/0", "SITE"], 2, "comes first"),
         (["lookup", "https://a.test/0", "SITE"], 2, "comes first"),
-        (["fetch", "SITE", "a.test/0"], 2, "'a.test/0' is no URL; it begins with http:// or https://"),
-        (["lookup", "SITE", "localhost:80/0"], 2, "'localhost:80/0' is no URL"),
+        (["fetch", "SITE", "a.test/0"], 2, "'a.test/0' is not a URL; it begins with http:// or https://"),
+        (["lookup", "SITE", "localhost:80/0"], 2, "'localhost:80/0' is not a URL"),
         (["lookup", "nothing-knows://this/place", "https://a.test/0"], 2, "nothing-knows://this/place: "),
         (["replay", "SITE", "curl", "https://a.test/0"], 2, "a program to run comes after '--': -- curl"),
         (["replay", "no-such-site", "--", "true"], 2, "no-such-site: no such file"),
@@ -96,7 +96,7 @@ def test_a_command_does_not_write_over_what_it_reads(site: Path, tmp_path: Path,
     whole = site.with_suffix(".wacz").read_bytes()
     (tmp_path / "copy.wacz").write_bytes(whole)
     done = stillweb(*[{"SITE": "copy.wacz"}.get(word, word) for word in words], cwd=tmp_path)
-    assert (done.code, "copy.wacz: is read by this command" in done.err) == (2, True)
+    assert (done.code, "copy.wacz: is an input of this command" in done.err) == (2, True)
     assert (tmp_path / "copy.wacz").read_bytes() == whole
 
 
@@ -105,7 +105,7 @@ def test_a_report_does_not_take_the_place_of_a_file_of_the_run(tmp_path: Path, n
     run = make_run(tmp_path, ["right"]).path
     before = (run / name).read_bytes()
     done = stillweb("report", run, "-o", run / name)
-    assert (done.code, f"{name}: is read by this command" in done.err) == (2, True)
+    assert (done.code, f"{name}: is an input of this command" in done.err) == (2, True)
     assert (run / name).read_bytes() == before
     for _ in range(2):
         assert stillweb("report", run).code == 0

@@ -419,7 +419,7 @@ def test_scores_by_other_rules_are_not_compared(tmp_path: Path, capsys: pytest.C
     code, out = call(capsys, "compare", one.path, two.path, "--fail-on", "left_out>0")
     assert code == 1
     assert re.search(
-        'the runs differ in what they stand on: tasks: [0-9a-f]{12} -> [0-9a-f]{12}; accept: "rule" -> "exact"\n',
+        'the runs differ in their inputs: tasks: [0-9a-f]{12} -> [0-9a-f]{12}; accept: "rule" -> "exact"\n',
         out,
     )
     code, out = call(capsys, "compare", one.path, two.path, "--json")
@@ -450,7 +450,7 @@ def test_tasks_that_are_asked_otherwise_are_told(tmp_path: Path, capsys: pytest.
     assert told in page.read_text()
     assert told in json.loads(call(capsys, "compare", one.path, two.path, "--json")[1])["parts"]
     out = call(capsys, "compare", one.path, three.path)[1]
-    assert "the runs differ in what they stand on: code: " in out
+    assert "the runs differ in their inputs: code: " in out
     assert "in other words" not in out
     assert "B has no certificate, so that nothing shows an edited trace\n" in out
     write_certificate(one.path)

@@ -63,12 +63,12 @@ def test_of_few_clusters_there_is_no_interval(tmp_path: Path) -> None:
     assert result.interval is None
     assert json.loads(json.dumps(result.to_json()))["interval"] is None
     assert failed_gates(result, ["upper<0", "lower<-0.5"]) == [
-        "upper<0: no interval, for it takes 6 clusters and these are 5",
-        "lower<-0.5: no interval, for it takes 6 clusters and these are 5",
+        "upper<0: no interval: it takes 6 clusters, and there are 5",
+        "lower<-0.5: no interval: it takes 6 clusters, and there are 5",
     ]
     files = make_run(tmp_path, ["right"])
     outcomes = read_outcomes(files.path)
-    assert "no interval, for it takes 6 clusters and these are 1" in str(compare_runs(files.path, files.path))
+    assert "no interval: it takes 6 clusters, and there are 1" in str(compare_runs(files.path, files.path))
     assert compare(outcomes, outcomes).interval is None
 
 

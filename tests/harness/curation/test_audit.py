@@ -38,8 +38,8 @@ def test_cells_that_no_text_has_are_named() -> None:
     assert checks(table(), "L1 ALPHA 1,234.00 m, January 31, 2020") == []
     findings = audit([table()], [Frozen("x", "L1 and 1,234")], today=TODAY, rubrics={"b": RUBRIC})
     assert [f.message for f in findings] == [
-        "row 1, column 2: 'Alpha' stands in no text of the snapshot",
-        "row 1, column 4: '2020-01-31' stands in no text of the snapshot",
+        "row 1, column 2: 'Alpha' is in no text of the snapshot",
+        "row 1, column 4: '2020-01-31' is in no text of the snapshot",
     ]
     assert checks(Task("t", "?", "Alpha", "exact"), "Beta") == ["gold-missing"]
 

@@ -153,7 +153,7 @@ def test_an_answer_that_depends_on_what_came_before_is_told_with_its_confidence(
     with Snapshot.open(tmp_path / "site") as snapshot:
         (need,) = coverage([task("https://a.test/me")], snapshot).doubtful
     assert need.notes[0].startswith("presumed (0.")
-    assert "whether POST /cart matters was never seen" in need.notes[0]
+    assert "the recording does not show whether POST /cart matters" in need.notes[0]
 
 
 def test_searches_are_looked_up_as_they_are_asked(tmp_path: Path) -> None:

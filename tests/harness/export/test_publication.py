@@ -351,7 +351,7 @@ HOSTILE_LISTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a folder that is a file, too": lambda one: [{**one, "name": "a/b"}, {**one, "name": "a"}],
     "a name twice": lambda one: [one, one],
     "the list itself": lambda one: [{**one, "name": "datapackage.json"}],
-    "a name that is no text": lambda one: [{**one, "name": {"a": 1}}],
+    "a name that is not text": lambda one: [{**one, "name": {"a": 1}}],
     "no hash": lambda one: [{**one, "hash": ""}],
     "another hash": lambda one: [{**one, "hash": "sha256:" + "0" * 64}],
     "other blocks": lambda one: [{**one, "blocks": "0" * 64}],

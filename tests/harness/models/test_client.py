@@ -186,8 +186,8 @@ def test_what_an_endpoint_does_not_count_costs_nothing_known(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        (Limits(tokens=10), "the limit of tokens can't be kept: a call does not say what it used"),
-        (Limits(money=9.0), "the limit of money can't be kept: a call has no price"),
+        (Limits(tokens=10), "the limit of tokens can't be enforced: a call does not report its usage"),
+        (Limits(money=9.0), "the limit of money can't be enforced: a call has no price"),
     ],
 )
 def test_a_limit_that_can_not_be_kept_ends_the_attempt_and_says_so(tmp_path, monkeypatch, limits, says):
@@ -221,7 +221,7 @@ def test_why_the_cost_is_unknown_is_told(tmp_path, monkeypatch, model, why):
         files = run(tmp_path, agent_file(tmp_path, endpoint.url, model=model), tasks=[bird_task("one")])
     summary = summarise(files.path)
     assert summary.cost is None
-    assert f"the cost is unknown, for {why}" in describe_left_out(files, summary)
+    assert f"the cost is unknown: {why}" in describe_left_out(files, summary)
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
@@ -303,7 +303,7 @@ def test_a_judge_that_never_answers_does_not_hold_up_the_end(tmp_path):
         assert until(lambda: endpoint.requests)
         judge.close()
         thread.join(HANG)
-    assert told == ["the judge was asked while the run ended"] * 2
+    assert told == ["the judge was asked while the run was ending"] * 2
 
 
 def test_cost_counts_cached_tokens_at_their_own_price():

@@ -61,7 +61,7 @@ def test_a_stream_that_breaks_off_is_no_answer_whatever_it_says(said: str) -> No
 
 
 def test_an_event_that_is_no_json_is_told() -> None:
-    with Tape.open(None, "none") as tape, pytest.raises(ModelError, match="an event stream that is no JSON"):
+    with Tape.open(None, "none") as tape, pytest.raises(ModelError, match="an event stream that is not JSON"):
         ask(tape, chunk("7") + "data: {nonsense\n\n" + chunk("", "stop") + DONE)
 
 

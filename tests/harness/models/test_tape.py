@@ -33,7 +33,7 @@ def test_a_call_that_is_not_on_the_tape_is_explained_to_the_character(tmp_path):
         ):
             ask(tape, "http://127.0.0.1:9/v1", "Which birds weigh more?")
         assert ask(tape, endpoint.url, "Which birds weigh more?").text == "hi"
-        with pytest.raises(TapeMiss, match="recorded 1 time and is made once more"):
+        with pytest.raises(TapeMiss, match="recorded 1 time and is now made once more"):
             ask(tape, endpoint.url, "Which birds weigh more?")
 
 
@@ -95,7 +95,7 @@ def test_nothing_is_paid_for_what_a_sealed_tape_can_not_keep(tmp_path, mode):
         with Tape.open(tmp_path / "tape.wacz", mode) as tape:
             if mode == "auto":
                 assert ask(tape, endpoint.url, "one").text == "hi"
-            with pytest.raises(UsageError, match="a sealed tape can't be added to"):
+            with pytest.raises(UsageError, match="a sealed tape can't be extended"):
                 ask(tape, endpoint.url, "two")
         assert len(endpoint.requests) == 1
 
@@ -134,7 +134,7 @@ def test_the_tape_opens_as_any_snapshot_does(tmp_path):
     ("taped", "now", "text"),
     [
         ({"a": 1}, {"a": 2}, "a is 1 on the tape, now 2"),
-        ({"a": 1}, {}, "a is 1 on the tape, now it is not there"),
+        ({"a": 1}, {}, "a is 1 on the tape, and is missing now"),
         ({}, {"b": "x"}, 'b is not on the tape, now "x"'),
         ({"a": [1, 2]}, {"a": [1]}, "a has 2 entries on the tape, now 1"),
         (
@@ -168,7 +168,7 @@ def test_parts_that_workers_recorded_become_the_tape(tmp_path):
     with Tape.open(tmp_path / "tape", "replay") as tape:
         for name in ("a/1", "b/1", "b/1", "c/1"):
             assert ask(tape, url, session=name).text == "to hello"
-        with pytest.raises(TapeMiss, match="is made once more"):
+        with pytest.raises(TapeMiss, match="is now made once more"):
             ask(tape, url, session="b/1")
 
 
@@ -218,5 +218,5 @@ def test_a_gathering_that_was_cut_off_goes_on_where_it_was(tmp_path, monkeypatch
     with Tape.open(place, "replay") as tape:
         for _ in range(2):
             assert ask(tape, url, session="a/1").text == "hi"
-        with pytest.raises(TapeMiss, match="was recorded 2 times and is made once more"):
+        with pytest.raises(TapeMiss, match="was recorded 2 times and is now made once more"):
             ask(tape, url, session="a/1")

@@ -142,11 +142,11 @@ def test_tasks_and_side_cars_that_are_not_those_of_the_run_are_not_certified(tmp
     path = files.path / "tasks.jsonl"
     whole = path.read_text()
     path.write_text(whole.splitlines(keepends=True)[0])  # the wrong one goes, and the mean is 1
-    with pytest.raises(DamagedInput, match=r"tasks\.jsonl: these are not the tasks that the run began with"):
+    with pytest.raises(DamagedInput, match=r"tasks\.jsonl: the tasks are not those that the run began with"):
         make_certificate(files.path)
     path.write_text(whole)
     (files.path / "rubrics.json").write_text(json.dumps({"right": {"columns": ["id"]}}))
-    with pytest.raises(DamagedInput, match=r"rubrics\.json: these are not the side-cars that the run began"):
+    with pytest.raises(DamagedInput, match=r"rubrics\.json: the side-cars are not those that the run began"):
         make_certificate(files.path)
 
 
@@ -379,7 +379,7 @@ def test_figures_that_its_traces_do_not_give_are_named_by_certify(tmp_path, caps
     if hashed_again:
         assert "certificate.json says scores.metrics.em.mean: 1.0, its traces give 0.5" in out
     else:
-        assert "its hash is not that of what it says" in out
+        assert "its hash is not that of its content" in out
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_a_certificate_of_other_code_is_told_apart_from_a_forged_one(tmp_path, c
     (files.path / "certificate.json").write_text(json.dumps(certificate))
     code, out = call(capsys, "certify", files.path, "--times", 1)
     assert code == 0, out
-    assert f"{certificate['hash']}, was made by other code than this" in out
+    assert f"{certificate['hash']}, was made by another version of the code" in out
 
 
 def test_score_says_that_a_certificate_was_not_that_of_its_traces(tmp_path, capsys):
@@ -422,7 +422,7 @@ def test_score_says_that_a_certificate_was_not_that_of_its_traces(tmp_path, caps
     kept.write_text(json.dumps(certificate | {"refused": 1}))
     with pytest.raises(SystemExit):
         main(["score", str(files.path)])
-    assert "the certificate that lay there (altered) is not that of its traces" in capsys.readouterr().err
+    assert "the earlier certificate (altered) is not that of its traces" in capsys.readouterr().err
 
 
 def test_a_score_that_comes_out_differently_is_told_by_its_first_member(tmp_path):

@@ -50,7 +50,7 @@ def test_a_mean_over_fewer_says_so(mixed: RunFiles) -> None:
 
 def test_the_page_says_what_is_in_no_figure(mixed: RunFiles) -> None:
     page = write_report(mixed.path).read_text()
-    assert "2 records of the task set could not be read: in no figure here." in page
+    assert "2 records of the task set could not be read: not in these figures." in page
     assert "1 of 5 attempts failed (broken.1: its scorer failed: " in page
     assert "made again" not in page
     run_attempts(mixed.path, display=SilentDisplay(), retry_failed=True)
@@ -112,7 +112,7 @@ def test_what_a_rubric_does_not_say_is_told_with_the_figures(
     settings = Settings(agent=write_script(tmp_path, {"default": {"answer": "7|3900"}}), contracts=())
     files = start_run(tmp_path / "run", settings, [task, whole])
     run_attempts(files.path, display=SilentDisplay())
-    words = "upposed, for the rubric does not say it: ordered of 1 task, row_key of 1 task ("
+    words = "ssumed, since the rubric does not say it: ordered of 1 task, row_key of 1 task ("
     assert words in call(capsys, "score", files.path)[1]
     assert json.loads(call(capsys, "score", files.path, "--json")[1])["supposed"] == {
         "ordered": 1,

@@ -104,7 +104,7 @@ def test_side_cars_of_ones_own_are_named_again(tmp_path: Path) -> None:
     made = start_run(tmp_path / "run", settings, [task], rubrics=own)
     run_attempts(made.path, display=SilentDisplay())
     changed = [replace(task, reference="7|3900")]
-    with pytest.raises(UsageError, match="say with --rubrics which to take"):
+    with pytest.raises(UsageError, match="choose them with --rubrics"):
         score_otherwise(made.path, tmp_path / "again", tasks=changed)
     score_otherwise(made.path, tmp_path / "again", tasks=changed, rubrics=own)
     assert scores(tmp_path / "again")["right"][0] == "scored"

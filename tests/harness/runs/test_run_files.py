@@ -35,10 +35,10 @@ def test_task_ids_make_safe_and_different_file_names():
         ("{", "not JSON"),
         (
             '{"settings": {"agent": "script:a", "prices": {"m": {"input": 1e999}}}}',
-            "not JSON: 1e999 is no number",
+            "not JSON: 1e999 is not a number",
         ),
         ("[" * 100_000, "not JSON"),
-        ("{}", "is no stillweb run"),
+        ("{}", "is not a stillweb run"),
         ('{"schema": "stillweb-run", "version": 7}', "version 7 is not known"),
         ('{"schema": "stillweb-run", "version": 1, "settings": {}}', "missing required field agent"),
         (
@@ -98,9 +98,9 @@ def test_tasks_with_half_a_character_are_run_and_go_on(tmp_path):
 
 
 def test_a_directory_that_is_no_run_is_named(tmp_path):
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="is not a run"):
         summarise(tmp_path)
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="is not a run"):
         run_attempts(tmp_path / "nowhere", display=SilentDisplay())
 
 
@@ -124,7 +124,7 @@ def test_a_directory_full_of_other_things_is_refused_and_left_as_it_was(tmp_path
     with pytest.raises(UsageError, match="is not empty and no run; name another directory with -o"):
         start_run(folder, Settings(agent=agent), [Task("a", "?")])
     assert [(one.name, one.read_text()) for one in folder.iterdir()] == [("tasks.jsonl", "mine")]
-    with pytest.raises(UsageError, match=r"tasks\.jsonl: is no directory"):
+    with pytest.raises(UsageError, match=r"tasks\.jsonl: is not a directory"):
         start_run(folder / "tasks.jsonl", Settings(agent=agent), [Task("a", "?")])
 
 
@@ -157,7 +157,7 @@ def test_a_task_that_is_there_twice_is_not_counted_twice(tmp_path):
     tasks.write_text(tasks.read_text() + tasks.read_text().splitlines(keepends=True)[0])
     for read in (summarise, write_report):
         with pytest.raises(
-            DamagedInput, match=r"tasks\.jsonl: these are not the tasks that the run began with"
+            DamagedInput, match=r"tasks\.jsonl: the tasks are not those that the run began with"
         ):
             read(files.path)
 

@@ -164,7 +164,7 @@ def test_a_second_process_that_is_refused_moves_nothing(tmp_path):
     files = make_run(tmp_path, ["a"])
     settings, _ = files.manifest()
     tasks = files.tasks()
-    with files.lock(), pytest.raises(UsageError, match="another process works on this run"):
+    with files.lock(), pytest.raises(UsageError, match="another process is working on this run"):
         start_run(files.path, replace(settings, tape_path=str(tmp_path / "another")), tasks)
     assert files.manifest()[0] == settings
 
@@ -178,7 +178,7 @@ def test_a_run_of_which_nothing_was_made_is_begun_with_other_words(tmp_path):
     assert (files.path / "rubrics.json").exists()
     with pytest.raises(StillwebError):
         run_attempts(files.path, display=SilentDisplay())
-    with files.lock(), pytest.raises(UsageError, match="another process works on this run"):
+    with files.lock(), pytest.raises(UsageError, match="another process is working on this run"):
         start_run(files.path, Settings(agent=agent, contracts=(SHELF,)), [bird_task("b")])
     start_run(files.path, Settings(agent=agent, contracts=(SHELF,)), [bird_task("b")])
     assert not (files.path / "rubrics.json").exists()
@@ -300,7 +300,7 @@ def test_an_answer_that_is_no_text_is_one_failed_sample(tmp_path, monkeypatch, g
     run_attempts(files.path, display=SilentDisplay())
     assert summarise(files.path).ends == {"answered": 1, "error": 1}
     answer = read_trace(files.trace_path("a", 1)).last("answer")
-    assert answer["error"].startswith("the agent's answer is no text but ")
+    assert answer["error"].startswith("the agent's answer is not text but ")
 
 
 @pytest.mark.slow
@@ -371,7 +371,7 @@ def test_a_run_that_another_process_works_on_is_left_alone(tmp_path):
     under_way.write_text("")
     with (
         files.lock(),
-        pytest.raises(UsageError, match="another process works on this run; wait until it has ended"),
+        pytest.raises(UsageError, match="another process is working on this run; wait until it has ended"),
     ):
         run_attempts(files.path, display=SilentDisplay())
     assert under_way.exists()

@@ -142,7 +142,7 @@ def test_a_run_of_which_nothing_was_made_takes_other_files(tmp_path: Path, uploa
 
 def test_a_link_is_no_upload(tmp_path: Path, uploads: Path) -> None:
     (uploads / "link").symlink_to("/etc/hosts")
-    with pytest.raises(UsageError, match="link: a link is no upload"):
+    with pytest.raises(UsageError, match="link: a link is not an upload"):
         begun(tmp_path, uploads)
 
 

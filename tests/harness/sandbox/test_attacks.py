@@ -409,7 +409,7 @@ def test_a_user_without_rights_is_confined_alike(victim: Victim) -> None:
 
 def test_a_machine_that_forbids_namespaces_refuses() -> None:
     done = _as_nobody(CONFINED.format(program="print('ran')"), namespaces=False)
-    assert "can't be confined here: namespaces: no namespace may be made here" in done.stdout, done.stderr
+    assert "can't be confined here: namespaces: namespaces may not be made here" in done.stdout, done.stderr
     assert "ran" not in done.stdout
 
 

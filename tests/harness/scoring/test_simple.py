@@ -60,12 +60,14 @@ def test_exact() -> None:
         exact("a", "a", colour=1)
     with pytest.raises(UsageError, match=r"task t: options\.fold_case: must be true or false, not 'false'"):
         exact("a", "A", fold_case="false")
-    with pytest.raises(UsageError, match=r"task t: options\.tolerance: the reference '12 kg' is no number"):
+    with pytest.raises(
+        UsageError, match=r"task t: options\.tolerance: the reference '12 kg' is not a number"
+    ):
         exact("12 kg", "12", numeric=True, tolerance="1")
     with pytest.raises(UsageError, match=r"task t: options\.tolerance needs options\.numeric"):
         exact("1", "1.1", tolerance="0.5")
     for tolerance in ("much", "nan", -1, "1e", None):
-        with pytest.raises(UsageError, match=r"task t: options\.tolerance: '.*' is no number from 0 on"):
+        with pytest.raises(UsageError, match=r"task t: options\.tolerance: '.*' is not a number from 0 on"):
             exact("1", "1", numeric=True, tolerance=tolerance)
 
 
@@ -315,7 +317,7 @@ def test_an_answer_that_speaks_to_its_judge_is_told(answer: str, shown: str) -> 
     got = score(Task("t", "Which?", "Alpha", "judge"), answer, context)
     assert got.metrics == {"correct": 1.0}
     (told,) = got.detail["problems"]
-    assert "holds words of its judge" in told
+    assert "contains text that imitates its judge" in told
     assert shown in told
 
 

@@ -139,7 +139,7 @@ def test_missing_parts_that_matter_are_told(served: Served) -> None:
     shown = call("browser_navigate", url=f"{served.base}/list?page=2&_sort=year#top")
     assert not shown.is_error  # recorded with their 404s
     assert "Failed to load" not in shown.text
-    assert served.notes == ["wants a service worker: it gets none, while recording and in replay"]
+    assert served.notes == ["asks for a service worker: none is run, while recording and in replay"]
     lost = call("browser_evaluate", function="() => fetch('/never').then((r) => r.status)")
     assert lost.meta["missed"] == [f"{served.base}/never"]
     assert f"### Events\n- Failed to load: {served.base}/never (fetch)" in lost.text

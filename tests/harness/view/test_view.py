@@ -479,7 +479,7 @@ def test_runs_are_compared_with_what_got_worse_first(url: str) -> None:
     assert "2 of 3 tasks changed, the largest change first" in text
     assert "worse by" in text
     assert "better by" in text
-    assert "no interval, for it takes 6 clusters" in text
+    assert "no interval: it takes 6 clusters" in text
     assert rows(settled(f"{url}/compare?run=run1&run=run2&show=better&metric=item_f1")) == ["wrong"]
     assert rows(settled(f"{url}/compare?show=all")) == ["right", "wrong", "babble"]
     status, text, _ = get(f"{url}/compare?run=run1&run=run9")
@@ -742,7 +742,7 @@ def test_a_folder_that_is_neither_run_nor_snapshot_is_refused(tmp_path: Path) ->
     (tmp_path / "runs" / "run1" / "traces").mkdir(parents=True)
     done = stillweb("view", tmp_path / "runs", "--no-open")
     assert done.code == 2
-    assert done.err.endswith(f"and is no run. It holds runs: {tmp_path}/runs/run1\n")
+    assert done.err.endswith(f"and is not a run. It holds runs: {tmp_path}/runs/run1\n")
 
 
 @pytest.mark.slow

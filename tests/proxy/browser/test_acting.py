@@ -220,7 +220,7 @@ def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str) -> N
         ),
         ("- click: {text: Same, nth: 3}", "there are only 2 of text 'Same', not 3"),
         ("- select: {label: Year, option: 1999}", "has no option '1999' (it has '2018', '2019')"),
-        ("- select: {placeholder: Search, option: A}", "is no select element"),
+        ("- select: {placeholder: Search, option: A}", "is not a select element"),
         ("- wait: nowhere", "'nowhere' does not appear within 10 s"),
         ("- click: {css: '((('}", "step 1: click: "),
         ("- goto: /styled\n- check: Stubborn", "step 2: check: label 'Stubborn' did not change when it was"),

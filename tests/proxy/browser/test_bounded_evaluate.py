@@ -42,5 +42,5 @@ def test_a_page_that_is_held_up_is_given_up(
         fetcher = Fetcher(recorder, writer, profile, patience=SettleTimeouts(real=1.0))
         [result] = asyncio.run(fetch(fetcher, f"{base}/"))
     assert not result.ok
-    assert result.error == f"{base}/: the page did not answer within 1 s: a script of it holds it up"
+    assert result.error == f"{base}/: the page did not answer within 1 s: one of its scripts is blocking it"
     assert result.captures == 1

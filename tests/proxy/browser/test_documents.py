@@ -53,7 +53,7 @@ def test_cookies_of_any_letters_go_along_and_redirects_are_followed_with_them(tm
     got = {one.url.removeprefix(base): (one.media, one.error) for one in found.documents}
     whole = ("application/pdf", None)
     assert got == {"/paper.pdf": whole, "/moved.pdf": whole, "/round.pdf": ("", "more than 20 redirects")}
-    assert stopped.error == "step 1: goto: http://[::1: is no URL (Invalid IPv6 URL)"
+    assert stopped.error == "step 1: goto: http://[::1: is not a URL (Invalid IPv6 URL)"
     with Snapshot.open(tmp_path / "snap") as snapshot:
         text = snapshot.resource("text", found.views[0]) or b""
         assert b"at 17356896" in text, "the worker is frozen"

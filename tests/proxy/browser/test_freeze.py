@@ -357,7 +357,7 @@ def test_what_a_page_asked_for_last_is_told_to_it_before_its_time_is_up(browser:
     async def go() -> str:
         driver = await browser.driver(SettleTimeouts(total=2000))
         _, calm = await driver.open(f"{site}/told")
-        assert calm.reason == "keeps asking the network for 2 s"
+        assert calm.reason == "keeps sending requests for 2 s"
         said: str = await driver.page.inner_text("#t")
         await driver.context.close()
         return said
@@ -401,6 +401,6 @@ def test_a_page_that_keeps_asking_is_never_quiet_however_late_its_requests_are_t
 
 
 def test_a_clock_that_is_none() -> None:
-    with pytest.raises(UsageError, match="clock 'noon' is no ISO 8601 time"):
+    with pytest.raises(UsageError, match="clock 'noon' is not an ISO 8601 time"):
         script(replace(Profile(), clock="noon"))
     assert start_of(replace(Profile(), clock="1970-01-01T00:00:01")) == 1000

@@ -177,6 +177,6 @@ def test_a_sign_that_nothing_follows_is_told_and_then_not_believed(tmp_path: Pat
         fetcher = Fetcher(recorder, writer, profile, patience=patience)
         first, again = (fetcher.fetch([f"{base}/{at}"])[0] for at in ("", "?again"))
     assert [note for note in first.notes if "quiet" in note] == [
-        "never quiet: says that it is still at work: p Loading..."
+        "never quiet: says that it is still loading: p Loading..."
     ]
     assert not [note for note in again.notes if "quiet" in note]

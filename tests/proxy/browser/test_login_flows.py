@@ -1,4 +1,4 @@
-"""Pages behind a login form are recorded by steps that fill it in, and are reached again; the form itself is no view."""
+"""Pages behind a login form are recorded by steps that fill it in, and are reached again; the form itself is not a view."""
 
 from dataclasses import dataclass
 from pathlib import Path

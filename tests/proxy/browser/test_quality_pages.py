@@ -120,5 +120,5 @@ def test_every_kind_has_a_page() -> None:
 
 def test_a_page_that_broke_off_is_good_for_nothing_that_it_says() -> None:
     assert examine(200, PROSE, page("Mills", PROSE), "net::ERR_X") == Finding(
-        "broken", "its document broke off: net::ERR_X"
+        "broken", "its document ended early: net::ERR_X"
     )

@@ -127,7 +127,7 @@ def answer(method: str, path: str, body: bytes, headers: dict[str, str]) -> Answ
         ("/requests", "sends too many requests: the first "),
         ("/downloads", "starts too many downloads: the first "),
         ("/dialogs", "more dialogs: left out"),
-        ("/endless", "a script of it holds it up"),
+        ("/endless", "one of its scripts is blocking it"),
     ],
 )
 def test_a_page_that_loops_is_recorded_within_bounds(

@@ -65,9 +65,9 @@ def test_any_text_survives_the_file(targets: list[tuple[str, str]]) -> None:
     [
         ("- click: {text: A}\n- fill: {label: B}", "step 2 (line 2): fill needs a field 'value'"),
         ("- jump: 3", "step 1 (line 1): unknown action 'jump'"),
-        ("- click: {text: A, label: B}", "names its element twice"),
+        ("- click: {text: A, label: B}", "names its element in two ways"),
         ("- click: {label: B, name: C}", "field 'name' goes with 'role' only"),
-        ("- click: {}", "says no element"),
+        ("- click: {}", "names no element"),
         ("- click: {text: A, colour: red}", "unknown field 'colour'"),
         (
             "- fill: {label: A, valeu: b}",
@@ -84,7 +84,7 @@ def test_any_text_survives_the_file(targets: list[tuple[str, str]]) -> None:
         ("- scroll: sideways", "bottom, top or view"),
         ("- goto: 'javascript:alert(1)'", "neither http(s) nor relative"),
         ("- click: a\n  fill: b", "must be one action, but has 2"),
-        ("- press: {key: A, nth: 2}", "stands without an element"),
+        ("- press: {key: A, nth: 2}", "needs an element"),
         ("- [1]", "must be one action"),
         ("a: b", "must be a list of steps"),
         ("- click: 'a\n- b", "not YAML"),
@@ -107,7 +107,7 @@ def test_flows() -> None:
     assert parse_flows("- click: x") == [Flow(None, ({"click": {"text": "x"}},))]
     with pytest.raises(UsageError, match=r"flow 1: step 1 \(line 3\)"):
         parse_flows("- url: http://a/\n  steps:\n  - clack: x\n")
-    with pytest.raises(UsageError, match="no http"):
+    with pytest.raises(UsageError, match="not an http"):
         parse_flows("- url: ftp://a/\n  steps: []\n")
 
 

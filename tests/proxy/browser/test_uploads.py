@@ -187,12 +187,12 @@ async def replayed(host: BrowserHost, url: str, flow: Flow, gateway: Gateway) ->
 
 
 REFUSED = [
-    ("css: '#other'", "mills.csv", "css '#other' is no field for files but button; name the field, such as css: input[type=file]"),
-    ("label: Note", "mills.csv", "label 'Note' is no field for files but input of type text; name the field, such as css: input[type=file]"),
+    ("css: '#other'", "mills.csv", "css '#other' is not a field for files but button; name the field, such as css: input[type=file]"),
+    ("label: Note", "mills.csv", "label 'Note' is not a field for files but input of type text; name the field, such as css: input[type=file]"),
     ("label: Table", "[mills.csv, data/picture.bin]", "label 'Table' takes one file, not 2 files"),
     ("css: '#folder'", "mills.csv", "css '#folder' takes a folder, not files"),
     ("css: '#off'", "mills.csv", "css '#off' is disabled"),
-    ("css: '#look'", "key.txt", "'key.txt' holds a secret, which would be kept; see --keep-secrets"),
+    ("css: '#look'", "key.txt", "'key.txt' contains a secret, which would be stored; see --keep-secrets"),
 ]  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_given_is_told(site: Site) -> None:
     path, *results = site.record_flows("snap", given, redactor)
     told = [f"step 1: upload: {words}" for *_, words in REFUSED]
     digest = f"sha256:{sha256(TABLE).hexdigest()}"
-    told.append(f"step 1: upload: the bytes of 'mills.csv' ({digest}) are not at hand")
+    told.append(f"step 1: upload: the bytes of 'mills.csv' ({digest}) are not available")
     assert [(one.ok, one.error) for one in results] == [(False, words) for words in told]
     with Snapshot.open(path) as snapshot:
         assert not late_secrets.find(snapshot, redactor)
@@ -241,7 +241,7 @@ def test_printed_steps_with_files_are_read_back(site: Site) -> None:
     (site.path / "data" / "picture.bin").write_bytes(b"another")
     with pytest.raises(
         UsageError,
-        match=r"s: step 1 \(line 1\): upload names .*picture\.bin, which holds something else than sha256:",
+        match=r"s: step 1 \(line 1\): upload names .*picture\.bin, whose content is not sha256:",
     ):
         parse_steps(printed, "s", Files(site.path / "data"))
 

@@ -148,7 +148,7 @@ def test_what_fails_is_told_and_stops_nothing(recorded: Recorded) -> None:
     assert len(missing.views) == 1
     restless = result(recorded, "/restless")
     assert restless.ok
-    assert restless.notes == ["never quiet: keeps asking the network for 4 s"]
+    assert restless.notes == ["never quiet: keeps sending requests for 4 s"]
     (closed,) = [one for one in recorded.results if not one.url.startswith(recorded.base)]
     assert not closed.ok
     rows = [result.row() for result in recorded.results]
@@ -301,9 +301,9 @@ def test_an_interruption_leaves_all_in_order(tmp_path: Path) -> None:
 
 
 def test_what_can_not_be_planned() -> None:
-    with pytest.raises(UsageError, match=r"'ftp://a/' is no http\(s\) URL"):
+    with pytest.raises(UsageError, match=r"'ftp://a/' is not an http\(s\) URL"):
         plan(["ftp://a/"], ())
-    with pytest.raises(UsageError, match=r"'http://\[::1' is no http\(s\) URL"):
+    with pytest.raises(UsageError, match=r"'http://\[::1' is not an http\(s\) URL"):
         plan(["http://[::1"], ())
     jobs = plan(["http://a/", "http://b/"], [Flow("http://a/", STEPS)])
     assert jobs == [Flow("http://a/", STEPS), Flow("http://b/", ())]

@@ -83,7 +83,7 @@ def test_pictures() -> None:
     assert compare_pictures(png(black, black), png(black, black, black, black)).share == 0.5
     with pytest.raises(ValueError, match="can't be read"):
         compare_pictures(b"no picture", png(black, white))
-    with pytest.raises(ValueError, match="the page draws nothing"):
+    with pytest.raises(ValueError, match="the page shows nothing"):
         compare_pictures(png(black, white), b"")
     assert small_screenshot(png(black, white))[0].startswith("image/")
 

@@ -502,7 +502,7 @@ def live(asked: Asked) -> Answer:
 
 @pytest.mark.parametrize("value", ["", "a b", "https://api.openai.com", "a,b", "a/b", "*", "-o\n"])
 def test_what_is_no_host_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="is no host"):
+    with pytest.raises(UsageError, match="is not a host"):
         direct_hosts(["api.openai.com", value])
 
 

@@ -84,7 +84,7 @@ def test_a_library_that_holds_nothing_is_no_clock(tmp_path: Path, monkeypatch: p
         with_clock(os.environ, datetime.now(UTC) - MONTH)
     name = clock._PRELOAD[sys.platform][1]
     (module.parent / name).write_bytes(b"no library")
-    with pytest.raises(MissingCapability, match="does not hold the clock here"):
+    with pytest.raises(MissingCapability, match="does not freeze the clock here"):
         with_clock(os.environ, datetime.now(UTC) - MONTH)
 
 

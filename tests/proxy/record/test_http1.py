@@ -129,7 +129,7 @@ def test_what_is_no_answer_is_refused_in_words_that_quote_none_of_it(
     refused = {
         "/two": (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nhush", "several lengths"),
         "/cut": (b"HTTP/1.1 200 OK\r\nSet-Cookie: sid=hush", "breaks off after"),
-        "/none": (b"hush, this is no answer", "begins with no status line"),
+        "/none": (b"hush, this is no answer", "has no status line"),
         "/chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhush\r\n", "how long it is"),
     }
     for path, (data, _) in refused.items():
@@ -372,7 +372,7 @@ def test_an_answer_without_a_body_has_no_chunks() -> None:
         (told(b"", b"HTTP/1.1"), "no status: 'HTTP/1.1'"),
         (told(b"", b"HTTP/1.1 20 OK"), "no status"),
         (told(b"", b"HTTP/1.1 1000 OK"), "no status"),
-        (b"<!doctype html>", "no HTTP/1"),
+        (b"<!doctype html>", "not HTTP/1"),
         (b"HTTP/1.1 200 OK\r\nA: " + b"a" * MAX_HEAD, "longer than"),
     ],
 )

@@ -162,7 +162,7 @@ def test_a_request_that_was_refused_unseen_is_sent_again(recording: Recording, t
 
 
 BROKEN = {
-    "/field": ([(b"a b", b"1")], b"", "it has a field that HTTP/2 has not: 'a b'"),
+    "/field": ([(b"a b", b"1")], b"", "it has a field that HTTP/2 forbids: 'a b'"),
     "/break": ([(b"x", b"a\nb")], b"", "there is a line break or NUL in its field x"),
     "/less": ([(b"content-length", b"5")], b"1234", "its body has 1 byte less than it says"),
     "/more": ([(b"content-length", b"3")], b"1234", "its body has 1 byte more than it says"),

@@ -189,7 +189,7 @@ def test_a_body_in_a_transfer_coding_is_not_taken_for_the_content(lab: Lab, tmp_
         assert recorder.error is None
     assert (url, why) == (
         "http://coded.example/",
-        "not archived: its body is packed by the transfer coding 'gzip, chunked'",
+        "not archived: its body is compressed by the transfer coding 'gzip, chunked'",
     )
     assert recorded(tmp_path / "s") == []
 

@@ -374,8 +374,7 @@ def test_without_a_certificate_the_failure_is_told_at_once(
     ((url, reason),) = recorder.failures
     assert url == f"{asking.url}/mine"
     assert (
-        "server closed connection: it had asked for a client's certificate. Name one with --client-cert"
-        in reason
+        "server closed connection: it asked for a client certificate. Name one with --client-cert" in reason
     )
 
 

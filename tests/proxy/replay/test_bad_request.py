@@ -69,7 +69,7 @@ def test_outside_of_a_tunnel(
         (b"GET /x HTTP/1.1\r\n\r\n", ("GET", "https://site.example/x", "there is no Host field")),
         (b"GET /x HTTP/1.1\r\nHost: a/b\r\n\r\n", ("GET", "https://site.example/x", "Host")),
         (b"CONNECT b:443 HTTP/1.1\r\nHost: b\r\n\r\n", ("CONNECT", "https://site.example/b:443", "tunnel within")),
-        (b"\0\0", ("?", "https://site.example/", "no HTTP request")),
+        (b"\0\0", ("?", "https://site.example/", "not an HTTP request")),
     ],
 )  # fmt: skip
 def test_inside_a_tunnel(gateway: Gateway, data: bytes, line: tuple[str, str, str]) -> None:

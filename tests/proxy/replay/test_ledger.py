@@ -110,11 +110,11 @@ def test_sigterm_finds_all_lines_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (b'{"session":"a","seq":0,"meth', "line 2 is no JSON"),
-        (b"[1]", "line 2 is no JSON object"),
-        (b'{"session":"a"}', "line 2 is no ledger entry: it has no 'seq'"),
+        (b'{"session":"a","seq":0,"meth', "line 2 is not JSON"),
+        (b"[1]", "line 2 is not a JSON object"),
+        (b'{"session":"a"}', "line 2 is not a ledger entry: it has no 'seq'"),
         (json.dumps(entry(seq=0) | {"seq": "x"}).encode(), "line 2: 'seq' must be a number"),
-        (b"\xff\xfe", "line 2 is no JSON"),
+        (b"\xff\xfe", "line 2 is not JSON"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: bytes, words: str) -> None:

@@ -79,7 +79,7 @@ def test_fields_are_permitted_that_a_recorded_request_had(gateway: Gateway) -> N
 @pytest.mark.parametrize(
     ("path", "method", "origin", "why"),
     [
-        ("/closed", "PUT", APP, "lets no other origin read it"),
+        ("/closed", "PUT", APP, "allows no other origin"),
         ("/mine", "PUT", "https://other.example", f"is for the origin {APP}"),
         ("/mine", "DELETE", APP, ""),
         ("/min", "PUT", APP, ""),

@@ -150,7 +150,10 @@ def test_what_was_not_recorded_is_a_miss_and_the_socket_goes_on(site: Recorded) 
         assert heard[:3] == ["welcome", "to the room", "the list: a, b"]
         (missed,) = gateway.ledger.misses()
         assert missed["url"] == f"{site.base}/talk?room=1"
-        assert missed["why"] == "a message of the web socket was not recorded; another one was"
+        assert (
+            missed["why"]
+            == "the client sent a web socket message that was not recorded; another one was expected"
+        )
         assert missed["body"] == "something else"
         assert [one.url for one in gateway.missed()] == [missed["url"]]  # a browser tells of it when it likes
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:

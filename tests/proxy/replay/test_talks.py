@@ -874,7 +874,7 @@ def test_such_an_answer_is_a_miss_where_only_sure_ones_are_served(tmp_path: Path
     [
         ("abcd", 1.0, ""),
         ("bacd", 0.9, "recorded once"),
-        ("a!bcd", 0.6, "whether message matters was never seen (0.52)"),
+        ("a!bcd", 0.6, "the recording does not show whether message matters (0.52)"),
     ],
 )
 def test_a_doubt_says_how_likely_the_answer_is_by_the_model(said: str, chance: float, ground: str) -> None:

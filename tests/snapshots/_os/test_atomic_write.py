@@ -1,4 +1,4 @@
-"""Files that are written aside: one process at a time, and never in place of what is no file."""
+"""Files that are written aside: one process at a time, and never in place of what is not a file."""
 
 import errno
 import fcntl
@@ -72,7 +72,7 @@ def test_what_is_no_file_is_not_replaced_by_a_snapshot(tmp_path: Path, kind: str
     if kind == "device":
         out.unlink()
         out.symlink_to(os.devnull)
-    with pytest.raises(UsageError, match="out: is no file that a snapshot could replace"):
+    with pytest.raises(UsageError, match="out: is not a file that a snapshot could replace"):
         seal(small_snapshot(tmp_path / "s"), out)
     assert not out.is_file()
     assert out.exists()

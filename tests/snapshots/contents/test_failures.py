@@ -173,7 +173,7 @@ def test_a_record_that_is_none_hides_no_other_one_and_is_named(tmp_path: Path, v
         assert [failure.request.url for failure in snapshot.failures()] == [FAILURE.request.url]
     named = [problem for problem in verify(tmp_path / "s") if problem.check == "record"]
     assert [problem.file for problem in named] == ["data-00000.warc.gz"]
-    assert "is no record of a failed request" in named[0].message
+    assert "is not a record of a failed request" in named[0].message
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_record_that_is_none_hides_no_other_one_and_is_named(tmp_path: Path, v
         ("server closed connection", "reset"),
         ("net::ERR_EMPTY_RESPONSE", "reset"),
         ("HTTP/1 protocol error: peer closed connection without sending complete message body", "incomplete"),
-        ("its answer is no HTTP/1: it begins with no status line", "protocol"),
+        ("its answer is not HTTP/1: it has no status line", "protocol"),
         ("what nobody has said before", "other"),
     ],
 )

@@ -224,14 +224,14 @@ def test_events_follow_from_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"{", b'{"log":{}}', b'{"log":{"entries":3}}', b'{"log": "\xff"}'])
 def test_what_is_no_har_is_said(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x.har").write_bytes(data)
-    with pytest.raises(DamagedInput, match=r"x\.har: is no HAR"):
+    with pytest.raises(DamagedInput, match=r"x\.har: is not a HAR"):
         Snapshot.open(tmp_path / "x.har")
 
 
 def test_of_json_that_is_something_else_is_told_what_a_har_has(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"id": "a", "question": "?"}\n')
     with pytest.raises(
-        DamagedInput, match=r"tasks\.jsonl: is no HAR, the only JSON .*: it has no member 'log'"
+        DamagedInput, match=r"tasks\.jsonl: is not a HAR, the only JSON .*: it has no member 'log'"
     ):
         Snapshot.open(tmp_path / "tasks.jsonl")
 
@@ -251,7 +251,7 @@ def test_importing_snapshots_loads_no_heavy_packages() -> None:
         ({"time": "12ms"}, "could not convert"),
         ({"time": 1e300}, "too large"),
         ({"response": {"status": float("inf")}}, "infinity"),
-        ({"response": {"content": {"encoding": "base64", "text": "-_-_"}}}, "its body is no base64"),
+        ({"response": {"content": {"encoding": "base64", "text": "-_-_"}}}, "its body is not base64"),
         ({"response": {"content": {"size": 1000, "text": ""}}}, "its body is not in the HAR"),
         (
             {"request": {"method": "POST", "bodySize": 9, "postData": {"mimeType": "x/y"}}},
@@ -282,7 +282,7 @@ def test_base64_may_have_line_breaks(tmp_path: Path) -> None:
 def test_json_too_deep_to_read_is_told_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "x.har"
     path.write_text('{"log":{"entries":' + "[" * 200_000 + "]" * 200_000 + "}}")
-    with pytest.raises(DamagedInput, match="is no HAR"):
+    with pytest.raises(DamagedInput, match="is not a HAR"):
         Snapshot.open(path)
 
 

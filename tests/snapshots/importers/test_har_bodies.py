@@ -240,7 +240,7 @@ def test_a_body_that_is_no_text_is_named_and_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "x.har", entry("http://a.test/1", response=response), entry("http://a.test/2"))
     report = import_files([path], tmp_path / "out")
     assert report.captures == 1
-    assert "its body is no text, but other JSON: http://a.test/1" in report.notes[0]
+    assert "its body is not text, but other JSON: http://a.test/1" in report.notes[0]
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
@@ -470,7 +470,7 @@ def test_a_web_socket_without_its_messages_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "x.har", socket_entry("ws://a.test/chat"), entry("http://a.test/"))
     report = import_files([path], tmp_path / "out")
     assert (report.captures, report.sockets) == (1, 0)
-    assert "is a web socket, of which the HAR holds no message: http://a.test/chat" in report.notes[0]
+    assert "is a web socket without recorded messages: http://a.test/chat" in report.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_lines_have_the_members_that_other_tools_read() -> None:
         "offset": "7",
         "filename": "data-00000.warc.gz",
     }
-    with pytest.raises(ValueError, match="no object"):
+    with pytest.raises(ValueError, match="not an object"):
         parse_line(entry_line("a", "2025", {})[:-2] + b"[]")
 
 
@@ -309,7 +309,7 @@ def test_no_flipped_bit_of_a_large_index_changes_what_is_found(tmp_path: Path) -
                 list(snapshot.captures())
         with Snapshot.open(root, checked=True) as snapshot:
             assert {key: snapshot.candidates(key) for key in found} == found
-            assert "index.cdxj: is damaged; made anew from the records" in snapshot.notes[0]
+            assert "index.cdxj: is damaged; rebuilt from the records" in snapshot.notes[0]
         flip(root / INDEX, at)
     assert said
     assert all("index.cdxj: offset" in text for text in said)

@@ -308,7 +308,7 @@ def cut_short(path: Path) -> str:
 
 def of_another_kind(path: Path) -> str:
     path.write_bytes(b"%PDF-1.7 nothing of the kind\n" * 100)
-    return ": is no WACZ, WARC, ARC, HAR or mitmproxy flow file"
+    return ": is not a WACZ, WARC, ARC, HAR or mitmproxy flow file"
 
 
 def empty(path: Path) -> str:
@@ -323,7 +323,7 @@ def half_a_zip(path: Path) -> str:
 
 def half_a_har(path: Path) -> str:
     path.write_bytes(b'{"log": {"entries": [')
-    return ": is no HAR"
+    return ": is not a HAR"
 
 
 def a_folder(path: Path) -> str:
@@ -411,7 +411,7 @@ def test_where_nothing_can_be_taken_nothing_is_made(tmp_path: Path) -> None:
 
 def test_a_pipe_is_told_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.warc.gz")
-    with pytest.raises(UsageError, match=r"pipe\.warc\.gz: is no file but a pipe or device"):
+    with pytest.raises(UsageError, match=r"pipe\.warc\.gz: is not a file but a pipe or device"):
         import_files([tmp_path / "pipe.warc.gz"], tmp_path / "s")
 
 

@@ -104,5 +104,5 @@ def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
 def test_a_damaged_note_is_said(tmp_path: Path) -> None:
     (tmp_path / "stillweb").mkdir()
     (tmp_path / late_secrets.FILE).write_text("{]")
-    with pytest.raises(DamagedInput, match="is no list of records"):
+    with pytest.raises(DamagedInput, match="is not a list of records"):
         late_secrets.read_late_secrets(tmp_path)

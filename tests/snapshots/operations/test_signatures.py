@@ -63,9 +63,9 @@ def in_the_name_of(domain: str, pem: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "sound", "words"),
     [
-        (signed(), True, "whose key that is, is not known"),
-        (signed(raw=False), True, "whose key that is, is not known"),
-        (signed(key=OTHER), False, "not made with the public key"),
+        (signed(), True, "the owner of the key is not known"),
+        (signed(raw=False), True, "the owner of the key is not known"),
+        (signed(key=OTHER), False, "does not fit the public key"),
         (signed("sha256:" + "cd" * 32), False, "another datapackage.json"),
         (signed() | {"signature": "%%"}, False, "no base64"),
         (signed() | {"publicKey": "AAAA"}, False, "public key can't be read"),
@@ -76,7 +76,7 @@ def in_the_name_of(domain: str, pem: str, **more: Any) -> dict[str, Any]:
         (in_the_name_of("a.test", certificate("a.test")), True, "not checked: who issued that"),
         (in_the_name_of("b.test", certificate("a.test")), False, "not for b.test"),
         (in_the_name_of("a.test", "no certificate"), False, "can't be read"),
-        (in_the_name_of("a.test", certificate("a.test", key=OTHER)), False, "not made with the certificate"),
+        (in_the_name_of("a.test", certificate("a.test", key=OTHER)), False, "does not fit the certificate"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_signature(data: Any, sound: bool | None, words: str) -> None:

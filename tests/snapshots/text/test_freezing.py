@@ -167,7 +167,7 @@ def test_a_page_that_kills_the_extractor_costs_only_its_own_text_and_is_named(
     monkeypatch.setattr(freezing, "work_all", die)
     monkeypatch.setattr(freezing, "work", die_one)
     report = seal(tmp_path / "s", workers=2)
-    assert report.missing == ["https://a.test/005: the extractor died of this page; it has no text"]
+    assert report.missing == ["https://a.test/005: the extractor crashed on this page; it has no text"]
     assert f"no text: {report.missing[0]}" in report.text()
     found = texts(tmp_path / "s.wacz")
     assert [t.address for t in found if t.markdown != "fine"] == ["https://a.test/005"]

@@ -264,7 +264,7 @@ def test_a_pdf_that_unpacks_to_much_is_refused_by_name(
     found = extract_pdf(data := made())
     assert (found.pages, found.readable) == ([], False)
     assert found.warnings == [
-        "its text is not read: it needs more than 80 MB of memory, or breaks its reader"
+        "its text was not read: it needs more than 80 MB of memory, or crashes the PDF reader"
     ]
     with pytest.raises(ValueError, match="is not drawn: it needs more than 80 MB of memory"):
         pdf_text.page_image(data, 1)
@@ -275,7 +275,7 @@ def test_a_pdf_that_takes_too_long_is_refused_by_name(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pdf_text, "SECONDS", 1)
     monkeypatch.setattr(pdf_text, "MEMORY", 4 << 30)
     found = extract_pdf(repeated(20))
-    assert found.warnings == ["its text is not read: it takes more than 1 s"]
+    assert found.warnings == ["its text was not read: it takes more than 1 s"]
 
 
 def test_a_page_of_any_size_is_drawn_within_bounds() -> None:

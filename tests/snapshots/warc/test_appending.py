@@ -1,4 +1,4 @@
-"""Files that are written whole: put in place at the end, through links, and not in place of what is no file."""
+"""Files that are written whole: put in place at the end, through links, and not in place of what is not a file."""
 
 import os
 import threading

@@ -481,7 +481,7 @@ def test_what_is_no_archive_is_told_without_thinking_for_hours(tmp_path: Path) -
     path = tmp_path / "one.line"
     path.write_bytes(b"a: 12345678 " * 200_000)
     begun = time.process_time()
-    with pytest.raises(DamagedInput, match="is no WACZ"):
+    with pytest.raises(DamagedInput, match="is not a WACZ"):
         Snapshot.open(path)
     assert time.process_time() - begun < 2
 

@@ -118,7 +118,7 @@ def page(number: int, body: bytes) -> Exchange:
 
 
 def recorded(root: Path) -> Path:
-    """Small and large bodies, one larger than what is read at once, a body that is sent, and what is no exchange."""
+    """Small and large bodies, one larger than what is read at once, a body that is sent, and what is not an exchange."""
     noise = b"".join(
         zlib.crc32(bytes([n % 256, n // 256 % 256, n >> 16])).to_bytes(4, "big") for n in range(400_000)
     )

@@ -129,5 +129,5 @@ def test_a_solution_that_a_judge_quotes_without_escaping_it_does_not_judge_itsel
     for mode, share in (("faithful", 1.0), ("fixed", None)):
         got, _ = research(solution, said, mode=mode)
         assert (got.metrics["step_accuracy"], got.detail["fault"]) == (share, "judge")
-        assert "holds words of its judge" in got.detail["problems"][0]
+        assert "contains text that imitates its judge" in got.detail["problems"][0]
         assert "said more than the 1 judgement that can be read" in got.detail["problems"][1]

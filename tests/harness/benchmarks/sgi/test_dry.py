@@ -111,7 +111,7 @@ def test_output_that_a_judge_quotes_without_escaping_it_does_not_judge_itself(en
     judge = Answers(f'{{"judgment": "incorrect", "reason": "it prints {said}"}}')
     got = dry(RIGHT.replace("a * b", repr(said)), environment, OUTPUTS[:1], judge)
     assert (got.metrics["passall1"], got.detail["fault"]) == (0, "judge")
-    assert "holds words of its judge" in got.detail["problems"][0]
+    assert "contains text that imitates its judge" in got.detail["problems"][0]
     assert "gave two judgments" in got.detail["problems"][1]
 
 
@@ -204,7 +204,7 @@ def test_the_wall_clock_alone_limits_a_program_unless_another_limit_is_named(env
     assert bound.metrics["passall1"] == 0
     assert bound.detail["tests"][0]["output"] == "2000000000"
     assert bound.detail["limits"] == {"seconds": 300.0, "memory": 2_000_000_000, "processes": 99}
-    with pytest.raises(UsageError, match="SGI_DISK_LIMIT '1 GB' is no whole number"):
+    with pytest.raises(UsageError, match="SGI_DISK_LIMIT '1 GB' is not a whole number"):
         dry(code, environment, OUTPUTS[:1], SGI_DISK_LIMIT="1 GB")
 
 

@@ -47,14 +47,14 @@ class Remembering:
         return self
 
     def forgetting(self) -> list[Any]:
-        """Keep nothing more, and return what was kept of the object and of what was derived of it."""
+        """Stop caching, and return the cached values of the object and of the objects derived from it."""
         kept = [*(self._derived or {}).values()]
         object.__setattr__(self, "_derived", None)
         return sum([one.forgetting() for one in kept if isinstance(one, Remembering)], kept)
 
     @property
     def remembers(self) -> bool:
-        """Return True if the object keeps what is computed of it."""
+        """True if the object caches what is computed from it."""
         return self._derived is not None
 
     def derived(self, name: Hashable, compute: Callable[[Self], T]) -> T:

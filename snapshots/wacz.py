@@ -79,7 +79,7 @@ class SealReport:
 
 
 def _told(what: str, lines: Sequence[str]) -> list[str]:
-    """Return the first `MOST_TOLD` lines, and the number of those left out."""
+    """Return the first `MOST_TOLD` lines, and how many more there are."""
     shown = [f"{what}: {line}" for line in lines[:MOST_TOLD]]
     more = len(lines) - MOST_TOLD
     return shown + ([f"{what}: {more} more; --json tells all of them"] if more > 0 else [])

@@ -1,4 +1,4 @@
-"""Reader of YAML texts that people write: whatever is wrong with one is told in a line."""
+"""Reader of YAML written by people: each error is one line."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def matches(pattern: re.Pattern[AnyStr], text: AnyStr, reach: int) -> Iterator[r
 
 
 def cut_at(mark: AnyStr, text: AnyStr) -> Iterator[AnyStr]:
-    """Yield what stands between some marks of a text, at least `PIECE` characters at a time; joined by the mark it is the text."""
+    """Yield the pieces of a text between some of its marks, at least `PIECE` characters each; joined by the mark, they give the text."""
     at = 0
     while (end := text.find(mark, at + PIECE)) >= 0:
         yield text[at:end]

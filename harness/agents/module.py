@@ -149,7 +149,7 @@ class ModuleAgent(CommandAgent):
         return {name: Retry(**value) if name == "retry" else value for name, value in options.items()}
 
     def identity(self) -> dict[str, Any]:
-        """Return what the agent says of itself, and what it is given of this machine."""
+        """Return the agent's description of itself, and what it gets from this machine."""
         return {
             **self.description["identity"],
             **({"pass_env": sorted(self.pass_env)} if self.pass_env else {}),
@@ -161,7 +161,7 @@ class ModuleAgent(CommandAgent):
         return CommandAgent.network(self, web=True)
 
     def _describe(self, *, allow_unconfined: bool = False, **more: Any) -> dict[str, Any]:
-        """Import the agent in a process and return what it says of itself. Raise UsageError if that fails."""
+        """Import the agent in a process and return its description of itself. Raise UsageError if that fails."""
         order = json.dumps({"spec": self.spec, "options": self.options, **more})
         environment = self._environment()
         states = [_state(file) for place in self.code for file in _python_files(Path(place))]

@@ -50,7 +50,7 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 def must_be_same(path: Path, name: str, before: Any, now: Any, advice: str) -> None:
-    """Raise UsageError, with both values, if what a run depends on is not what it was when the run began."""
+    """Raise UsageError, with both values, if a value that the run depends on differs from that at its beginning."""
     if changed := changes(name, before, now):
         raise UsageError(
             f"{path}: {name} is not what it was when this run began ({'; '.join(changed)}); {advice}"

@@ -288,7 +288,7 @@ class Visit:
         return found
 
     def happened(self, request: Request, response: Response) -> None:
-        """Note that a request which was not recorded was answered otherwise: by its answer it is seen what it may change."""
+        """Note a request that was not recorded but answered otherwise; the answer may show that it changed state."""
         self._session.happened(request, response)
 
     def follow(self, url: str, headers: Headers = ()) -> FoundPage:

@@ -163,7 +163,7 @@ class Toolset:
         return self._tools.get(name)
 
     def instead(self) -> Tool | None:
-        """Return the tool that answers unknown names, or None: the older fetch server ignores the name."""
+        """Return the tool that takes calls of unknown names, or None: the older fetch server ignores the name."""
         name = self._alone("unknown_tool").get("call")
         return self.tool(name) if name else None
 

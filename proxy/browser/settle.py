@@ -203,7 +203,7 @@ class Traffic:
         ending.add_done_callback(self._ending.discard)
 
     def _closed(self, page: Page) -> None:
-        """End the requests of a closed tab: the browser tells no end of those that were under way."""
+        """End the requests of a closed tab: the browser reports no end of them."""
         for request in [*self._under_way]:
             if _tab_of(request) is page:
                 self._end(request)

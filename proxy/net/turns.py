@@ -29,7 +29,7 @@ def websocket_size(start: bytes) -> int:
 
 
 class Frames:
-    """Cut what comes on a connection at the ends of frames; the first ends behind `preface` bytes."""
+    """Cuts the bytes of a connection at the ends of frames. The first frame follows `preface` bytes."""
 
     def __init__(self, size: FrameSize, preface: int = 0) -> None:
         self._size = size

@@ -368,7 +368,7 @@ class ArchiveWriter:
                     self._failed("recorder", f"its status could not be displayed: {e!r}")
 
     def _call(self, item: Callable[[], None]) -> None:
-        """Call a queued function; the thread lives on whatever it raises."""
+        """Call a queued function. Its exceptions must not end the thread."""
         try:
             if self.error is None:
                 item()

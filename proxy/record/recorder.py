@@ -538,7 +538,7 @@ def new_loop(
 
 
 class OwnAddress(OSError):
-    """The recorder was to connect to itself, and would do so again for what it then asks itself."""
+    """Error: the recorder was asked to connect to itself, which would repeat without end."""
 
     def __init__(self, place: str) -> None:
         super().__init__(f"{place} is the recorder itself")

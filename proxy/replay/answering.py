@@ -215,7 +215,7 @@ class Answerer:
         return memo.wire
 
     def waits(self, request: Request, state: SessionState) -> bool:
-        """Return True while what its session said before is judged, or something is to be sent before an Engine.IO web socket opens."""
+        """Return True while earlier messages of the session are being matched, or an Engine.IO web socket may not open yet."""
         opens = not self.accept.startswith("rule") or self.polls.opens(request.url, state.polls)
         return state.judging or not opens
 
@@ -273,7 +273,7 @@ class Answerer:
         return reply
 
     def _forget(self, request: Request) -> None:
-        """Drop what was derived of a request. The thread frees it, so that a large one keeps nobody."""
+        """Drop the values derived from a request, on the preparing thread: freeing large ones takes time."""
         kept = request.forgetting()
         if kept and self._worker is not None:
             with contextlib.suppress(RuntimeError):  # the gateway ends
@@ -286,8 +286,8 @@ class Answerer:
     async def prepare(self, request: Request, state: SessionState) -> None:
         """Let a thread compute what the answer to a slow request needs, while others are answered.
 
-        If the client leaves, this goes on: the session moves by the request, and the ledger tells its answer.
-        Where too much is prepared already, the ledger only tells that it was not answered.
+        This goes on if the client leaves: the session advances, and the ledger has the answer. If too much is in preparation
+        already, the work is dropped, and the ledger says that the request was not answered.
         """
         session = state.session.copy(site_of(request.url))
         derive = self.run_in_thread(lambda: self._derive(request.remembering(), session))
@@ -300,7 +300,7 @@ class Answerer:
                 raise
 
     async def to_its_end(self, work: Awaitable[T], read: Sized) -> T:
-        """Await work for what was read of a client, even if that leaves: the task may be cancelled meanwhile."""
+        """Finish work on bytes read from a client, even if the client leaves and the task is cancelled meanwhile."""
         task = asyncio.ensure_future(work)
         size = MAX_HEAD + len(read)
         self._working += size
@@ -316,7 +316,7 @@ class Answerer:
             self._working -= size
 
     async def run_in_thread(self, work: Callable[[], None]) -> None:
-        """Let the thread do some work for an answer, which does itself what a bug leaves undone."""
+        """Do some work for an answer on the preparing thread. After a bug there, the answer computes the rest itself."""
         if self._worker is None:
             self._worker = ThreadPoolExecutor(
                 1, "stillweb-prepare"
@@ -370,7 +370,7 @@ class Answerer:
         return known.meet(request)
 
     def instead(self, request: Request, state: SessionState, fault: FaultHit) -> Reply | None:
-        """Return the reply that stands in for the recorded one, with its ledger line; None if the fault has none."""
+        """Return the reply of a fault that replaces the recorded one, and write its ledger line; None if it replaces none."""
         if not fault.fault.replaces:
             return None
         response = fault.fault.response()
@@ -740,7 +740,7 @@ class Answerer:
         return (fail_as_recorded(self, request, state, None, failed) if failed is not None else None), 0.0
 
     def _explained_later(self, request: Request, state: SessionState, lookup: Lookup, why: str) -> Reply:
-        """Return a reply to a miss that is held until the thread has explained it."""
+        """Return a reply to a miss that is held until the preparing thread has explained it."""
 
         async def until() -> None:
             await self.run_in_thread(lambda: explain(lookup))
@@ -769,7 +769,7 @@ class Answerer:
     ) -> Reply:
         """Reply to a request that the snapshot lacks (504), or that failed while recording.
 
-        The thread explains the miss of a request that it prepared, so that nobody else waits for that.
+        The miss of a prepared request is explained on the preparing thread, as that may take long.
         """
         if lookup is not None and lookup.failed is not None:
             return fail_as_recorded(self, request, state, lookup, lookup.failed)
@@ -856,7 +856,7 @@ class Answerer:
         return failure(request, 502, "Damaged Capture", why)
 
     def _reply_failed(self, request: Request, state: SessionState, error: Exception) -> Reply:
-        """Reply with 500 to a request that a bug kept from being answered, and count a miss."""
+        """Reply with 500 after a bug, and count a miss."""
         self.count(request, state, None)
         why = f"answering failed: {type(error).__name__}: {error}"
         self.fail(f"{type(error).__name__}: {error} ({request.method} {masked_url_of(request)})")
@@ -953,7 +953,7 @@ def waits_for_news(reply: Reply) -> bool:
 
 
 def explain(lookup: Lookup) -> None:
-    """Compute what a miss says, once."""
+    """Compute the explanation of a miss, and keep it."""
     lookup.explain()
     if lookup.rivals is not None:
         rivals = lookup.rivals()
@@ -969,7 +969,7 @@ def needs_preparation(request: Request) -> bool:
 
 
 def as_get(request: Request) -> Request | None:
-    """Return the GET whose answer tells that to a HEAD; None for another request."""
+    """Return the GET whose answer also answers a HEAD; None for another request."""
     if request.method != "HEAD":
         return None
     return request.derived("as GET", lambda one: Request("GET", one.url, one.headers))
@@ -1054,10 +1054,10 @@ def fail_as_recorded(
 def _outstayed(
     answerer: Answerer, request: Request, state: SessionState, lookup: Lookup | None, failed: KnownFailure
 ) -> Reply | None:
-    """Note a miss for a client that waits longer than it did while recording, and return its reply.
+    """Write a miss for a client that waits longer than it did while recording, and return its reply.
 
-    Later events are unknown, so the miss gets a ledger line after that of the failure. Returns None for a
-    tunnel, whose connection is ended.
+    The recording ends there, so the miss gets a ledger line after that of the failure. Return None for a tunnel, whose
+    connection is ended.
     """
     seconds = pluralize(failed.failure.seconds_waited, "second")
     why = f"while recording, its client left after {seconds} without an answer; what comes later is not known"
@@ -1104,7 +1104,7 @@ def is_preflight(request: Request) -> bool:
 
 
 def preflight_grant(snapshot: Snapshot, request: Request) -> tuple[Response, Capture] | str:
-    """Return the granting response and the capture that shows the grant, or the reason for a miss."""
+    """Return the response that grants a CORS preflight and the capture that shows the grant, or the reason for a miss."""
     why = ""
     for capture in captures_at(snapshot, request.url, _asked(request)):
         try:
@@ -1207,10 +1207,10 @@ def _altered(stored: Response, headers: Headers, plain: bytes, body: bytes) -> R
 
 
 def tune_process() -> None:
-    """Set up this whole process for replay: garbage is looked for neither in what it began with nor in evidence of sites, and rarely in what is old.
+    """Set the garbage collector of this process for replay: full collections are rare, and spare start-up objects and models.
 
-    To go through that would hold all requests for 60 to 150 ms, and it stays to the end. For a program that does little
-    else, such as the command line; a gateway changes nothing for its process.
+    A full collection would hold all requests for 60 to 150 ms. For a program that does little else, such as the command
+    line; a gateway alone changes nothing for its process.
     """
     gc.freeze()
     gc.set_threshold(*gc.get_threshold()[:2], RARELY)

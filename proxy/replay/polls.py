@@ -38,7 +38,7 @@ Name = str | tuple[object, ...]
 
 
 def _channel_of(url: str) -> tuple[str, str]:
-    """Return the channel of an address, and its transport; "" for a handshake, which begins one, and for any other address."""
+    """Return the channel of an Engine.IO address, and its transport; "" for a handshake and for any other address."""
     return _channel(url) if _IN_ADDRESS in url else ("", "")
 
 
@@ -70,7 +70,7 @@ class PollProgress:
     beyond: Capture | None = None
 
     def asks(self, capture: Capture) -> None:
-        """Note a poll by the capture that answers it; what it writes is written now."""
+        """Note that a session sent the poll that `capture` answers. A poll that is a write counts as written now."""
         if capture.place not in self.asked and capture.method not in SAFE_METHODS:
             self.wrote[capture.key] += 1
         self.asked.add(capture.place)
@@ -89,7 +89,7 @@ class PollProgress:
 
 
 class Poll(NamedTuple):
-    """A recorded poll, and what came before its answer, but after that of the poll before."""
+    """A recorded poll, and the events between the answer of the poll before and its own."""
 
     capture: Capture
     after: tuple[tuple[str, int], ...]  # keys of writes, and how often each was made by then
@@ -97,7 +97,7 @@ class Poll(NamedTuple):
     has_successor: bool  # the same request had another answer later, or none
 
     def due(self, session: PollProgress) -> bool:
-        """Return True if a session has done what came before the answer, and was not given the last answer."""
+        """Return True if a session has done what preceded the answer in the recording, and has not had the last answer yet."""
         if self.has_successor and self.capture.place in session.polled:
             return False
         return self.socket in session.sockets and all(session.wrote[key] >= n for key, n in self.after)
@@ -135,9 +135,9 @@ class Polls:
         return poll.capture, poll.due(session)
 
     def opens(self, url: str, session: PollProgress) -> bool:
-        """Return False while a channel that goes on in the web socket of an address is to be asked something first.
+        """Return False while recorded polls of a channel must come before the web socket at `url` opens.
 
-        That is all but what comes behind a request whose answer waits for the socket.
+        Polls behind one whose answer waits for the socket need not come before.
         """
         channel, transport = _channel_of(url)
         if not channel or transport != _SOCKET:

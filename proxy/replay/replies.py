@@ -65,9 +65,9 @@ def with_verdict_fields(
 class DelayedReply(NamedTuple):
     """A withheld reply, to a client that is expected to leave or that polls for news.
 
-    The client is to leave within `seconds`, and is sent only the bytes `said`. `late()` returns the reply to
-    a client that is still there then, or None to end its connection. For a poll, `until()` waits for news
-    instead; `left()` is called if the client leaves before.
+    The client is sent `first_bytes` and expected to leave within `seconds`. `make()` returns the reply to a client that is
+    still there then, or None to end its connection. For a poll, `wait_for_news()` is awaited instead; `on_leave()` is called if
+    the client leaves before.
     """
 
     seconds: float
@@ -78,7 +78,7 @@ class DelayedReply(NamedTuple):
     reset: bool = False  # True if the connection ends by a TCP reset
 
     async def wait(self) -> None:
-        """Wait until the reply is due. Call `left` if the client leaves before."""
+        """Wait until the reply is due. Call `on_leave` if the client leaves before."""
         try:
             await (asyncio.sleep(self.seconds) if self.wait_for_news is None else self.wait_for_news())
         except asyncio.CancelledError:
@@ -298,11 +298,11 @@ class SessionState:
 
     @property
     def judging(self) -> bool:
-        """Return True while a message of its web sockets is judged."""
+        """True while a message of its web sockets is being matched."""
         return any(one.judging for one in self.talks)
 
     def wrote(self, capture: Capture | None) -> None:
-        """Tell the open web sockets that the session has written something, which servers may speak of."""
+        """Tell the open web sockets that the session sent a write by HTTP: their servers may send messages about it."""
         for one in self.talks:
             one.note_write(None if capture is None else capture.key)
 
@@ -368,7 +368,7 @@ class Memo:
 
 
 class CachedCapture:
-    """A capture in memory, and what was made from it."""
+    """A capture in memory, with the replies made from it."""
 
     __slots__ = ("aged", "memos", "plain", "recorded", "replies", "response", "size")
 
@@ -405,7 +405,7 @@ class SessionStates:
         self._nonces = itertools.count()
 
     def state(self, name: str) -> SessionState:
-        """Return the session of that name. Create it if it is new."""
+        """Return the session with that name; create it if it is new."""
         if self._names:
             name = self._names.get(name, name)
         state = self._awake.get(name)

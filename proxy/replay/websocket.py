@@ -1,4 +1,4 @@
-"""Web sockets of a session: what they are sent, and their ledger lines."""
+"""A session's web sockets: the player of each, and their ledger lines."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Conversation:
 
 
 def _places_of_turns(conversation: Conversation) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the places of what a client said one after the other, and of what the server said then, but for signs of life."""
+    """Yield for each turn the places of the client's messages and of the server's after them, without signs of life."""
     asked: list[int] = []
     answered: list[int] = []
     for at, (from_client, what) in enumerate(conversation.messages):
@@ -112,7 +112,7 @@ def _places_of_turns(conversation: Conversation) -> Iterator[tuple[list[int], li
 
 
 def _weighed(conversation: Conversation, asked: Sequence[int], answered: Sequence[int]) -> Turn:
-    """Return a turn with a number for what the server said, but for moments and what is drawn for each answer."""
+    """Return a turn for the model. Its answer is a number, equal for answers that differ in times and drawn values only."""
     text = "\n".join(_text(conversation.messages[at][1]) for at in answered)
     date = (
         (("Date", formatdate(conversation.times[answered[-1]], usegmt=True)),)
@@ -233,7 +233,7 @@ _DEEPEST = 24  # of JSON and protobuf messages that are compared without their o
 
 
 def _framed(message: Payload) -> tuple[str, str, str]:
-    """Return what stands before and after the JSON of a text, and the JSON between; empty texts for another message."""
+    """Return the text before the JSON of a message, the text after it, and the JSON; three empty texts if it has none."""
     found = _FRAMED.fullmatch(message) if isinstance(message, str) else None
     return (found[1], found[3], found[2]) if found else ("", "", "")
 
@@ -246,7 +246,7 @@ _NUMBERED = re.compile(
 
 
 def _numbered(message: Payload, *, from_client: bool = True) -> tuple[Payload, list[str]]:
-    """Return a message of the client (`from_client`) or the server without the numbers by which the client counts, and these."""
+    """Return a message without the numbers by which its client counts messages, and these numbers."""
     if isinstance(message, bytes):
         packet = split_numbered(message, from_client)
         return (packet.bare(), [packet.id.decode("latin-1")]) if packet else (message, [])
@@ -258,7 +258,7 @@ def _numbered(message: Payload, *, from_client: bool = True) -> tuple[Payload, l
 
 
 def _renumbered(message: Payload, found: list[Echo]) -> Payload:
-    """Return a server's message with the client's own numbers in place of the recorded ones."""
+    """Return a server's message with the client's message numbers in place of the recorded ones."""
     _, numbers = _numbered(message, from_client=False)
     own = {echo.recorded: str(echo.own) for echo in found if not echo.name}
     if not own or not any(number in own for number in numbers):
@@ -274,7 +274,7 @@ def _renumbered(message: Payload, found: list[Echo]) -> Payload:
 
 
 def _echoing(message: Payload, found: list[Echo]) -> Payload:
-    """Return a server's message that repeats the client's own values in place of recorded ones."""
+    """Return a server's message with the client's values in place of the recorded ones that it repeats."""
     message = _renumbered(message, found)
     prefix, suffix, text = _framed(message)
     if not text or not found:
@@ -298,7 +298,7 @@ _STOMP_TELLS: dict[object, Spot] = {"MESSAGE": ("subscription",), "RECEIPT": ("r
 
 
 def _spots(message: Payload) -> dict[Spot, Any]:
-    """Return what stands where in JSON, also behind Socket.IO's prefix, or in a frame of STOMP; nothing of another message."""
+    """Map each spot of a message to its value: of JSON (also behind Socket.IO's prefix) or a STOMP frame; else empty."""
     prefix, suffix, text = _framed(message)
     if text and len(text) <= LONGEST:
         try:
@@ -324,7 +324,7 @@ def _within(value: Any, spot: Spot, depth: int) -> Iterator[tuple[Spot, Any]]:
 
 
 def _with_spots(message: Payload, values: Mapping[Spot, Any]) -> Payload:
-    """Return a message with other values in some spots."""
+    """Return a message with the values of some spots replaced."""
     if not values:
         return message
     prefix, suffix, text = _framed(message)
@@ -352,7 +352,7 @@ def _number(value: object) -> tuple[str, int] | None:
 
 
 class MessageCount(NamedTuple):
-    """A spot in which a client counts its messages: those of the server that repeat it, and its number in each of the client's turns."""
+    """A spot in which a client counts its messages: the server's spots that repeat the number, and the number by turn."""
 
     repeated: frozenset[Spot]
     turns: Mapping[int, object]
@@ -360,10 +360,10 @@ class MessageCount(NamedTuple):
 
 
 def _counted(conversation: Conversation) -> dict[Spot, MessageCount]:
-    """Return the spots in which a recorded client counts its messages, and which the answers repeat.
+    """Return the spots in which a recorded client counts its messages and whose numbers the answers repeat.
 
-    Each new number is the next, under whatever name: Home Assistant, the DevTools protocol, subscriptions of GraphQL, WAMP, STOMP.
-    Numbers of things that are asked for differ in that their messages say the same of each.
+    Each new number is the last plus one, under any name: Home Assistant, the DevTools protocol, subscriptions of GraphQL,
+    WAMP, STOMP. Numbers of things (page 1, 2, 3) are told apart by their messages, which otherwise are equal.
     """
     rests: dict[tuple[Spot, str], dict[int, int]] = {}
     turns: dict[tuple[Spot, str], dict[int, object]] = {}
@@ -400,19 +400,20 @@ def _counted(conversation: Conversation) -> dict[Spot, MessageCount]:
 
 
 def _is_beat(message: Payload) -> bool | None:
-    """Return True for a sign of life, None for a receipt, which may be more than that."""
+    """Return True for a sign of life (a ping or pong), None for a receipt, which may also matter."""
     return is_sign_of_life(_text(message))
 
 
 def _form(message: Payload) -> str:
-    """Return a sign of life without its numbers."""
+    """Return a sign of life with all numbers replaced by 0."""
     return re.sub(r"\d+", "0", _text(message))
 
 
 def without_order(message: Payload) -> object:
-    """Return a message as a value that the order of repeated members does not change; None if it has no such form.
+    """Return a value that is equal for messages that differ in the order of repeated members; None if it can't be parsed.
 
-    JSON, also behind Socket.IO's prefix, frames of STOMP, and protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
+    Reads JSON, also behind Socket.IO's prefix, frames of STOMP, and protobuf's wire format
+    (https://protobuf.dev/programming-guides/encoding).
     """
     if isinstance(message, bytes):
         fields = _protobuf(message, 0)
@@ -466,7 +467,7 @@ def _is_text(data: bytes) -> bool:
 
 
 class MessagePlace(NamedTuple):
-    """A place of a client's message in a conversation: the message as an event, and where and by which number the server answered its turn."""
+    """A client's message in a conversation, as an event, with the places of the server's answer to its turn and its number."""
 
     conversation: Conversation
     at: int
@@ -476,7 +477,7 @@ class MessagePlace(NamedTuple):
 
 
 class RecordedConversations:
-    """The conversations of an address, and what they show of its server: found out when first asked for, which may take seconds."""
+    """The conversations recorded at an address, and the model learnt from them at first use, which may take seconds."""
 
     def __init__(self, known: Sequence[Conversation]) -> None:
         self.conversations = known
@@ -491,12 +492,12 @@ class RecordedConversations:
 
     @cached_property
     def model(self) -> SocketModel:
-        """The model of what the server says."""
+        """The model of the server's answers."""
         return SocketModel([turn for *_, turn in turns] for turns in self._turns)
 
     @cached_property
     def places(self) -> dict[tuple[str, int], list[MessagePlace]]:
-        """The places of answered messages by their type and the sum of the keys of the others in their turns."""
+        """The places of answered messages, by type and by the sum of the keys of the other messages of their turn."""
         found: dict[tuple[str, int], list[MessagePlace]] = defaultdict(list)
         for one, turns in zip(self.conversations, self._turns, strict=True):
             for places, answered, turn in turns:
@@ -593,7 +594,7 @@ class Player:
             self._messages.clear()
 
     def _message(self, url: str, message: Payload) -> Request:
-        """Return a message as a request, which keeps what is derived of it until the client's message is answered."""
+        """Return a message as a request; what is derived from it is cached until the message is answered."""
         found = self._messages.get((url, message))
         if found is None:
             found = self._messages[url, message] = _message(url, message).remembering()
@@ -647,7 +648,7 @@ class Player:
         return self._with_own_ids(late[0]) + self._next_messages()
 
     def _fitting(self, message: Payload) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
-        """Return the conversations in which a client's message comes next: surely, not surely, and in another order."""
+        """Return the conversations in which a client's message comes next: surely, doubtfully, and after reordering."""
         fits: list[Conversation] = []
         doubtful: list[Conversation] = []
         reordered: list[Conversation] = []
@@ -691,7 +692,7 @@ class Player:
         return None if known is not known_ids and found else found
 
     def _skip_beats(self) -> bool:
-        """Leave out the recorded signs of life that would come next, with their answers; return False if there are none."""
+        """Skip the recorded signs of life that would come next, with their answers; return False if there are none."""
         before = self._alive
         self._alive = [self._beatless(one) for one in before]
         return any(one is not own for one, own in zip(before, self._alive, strict=True))
@@ -723,9 +724,9 @@ class Player:
         return shorter
 
     def _beat(self, message: Payload) -> list[Payload] | None:
-        """Return what the server said to a recorded sign of life of the same form; time decides how many there are.
+        """Return the recorded answer to a sign of life of the same form: how many are sent depends on time alone.
 
-        None for a receipt of which none was recorded.
+        Return None for a receipt if none was recorded.
         """
         leads = self._former[0] if self._former else self._alive[0]
         recorded = [(at, leads.messages[at][1]) for at in leads.client_places()]
@@ -747,7 +748,7 @@ class Player:
         self._learned[id(other)] = self._learned[id(one)]
 
     def _by_rule(self, one: Conversation, stored: Payload, message: Payload) -> bool | None:
-        """Return True if rules that are sure make a message the recorded one, None if others do; else False."""
+        """Return True if certain rules join a message and the recorded one, None if other rules do; else False."""
         if self._given is None:
             return False
         learned = self._learned[id(one)]
@@ -783,7 +784,7 @@ class Player:
     def _but_for_count(self, one: Conversation, stored: Payload, message: Payload) -> bool:
         """Return True if a message differs from the recorded one only in numbers by which its client counts.
 
-        Two numbers show that it counts if the client has now given one in the very turn in which the recorded one did.
+        Two recorded numbers are enough to see a count if the client now sends the same number in the same turn.
         """
         was, own = _spots(stored), _spots(message)
         apart = [spot for spot in was if was[spot] != own.get(spot)]
@@ -808,16 +809,16 @@ class Player:
         return True
 
     def _names_another(self, one: Conversation, stored: Payload, message: Payload) -> bool:
-        """Return True if a frame of STOMP has the recorded name of a subscription or transaction for another one."""
+        """Return True if a STOMP frame uses the recorded name of a subscription or transaction that now has another name."""
         names = self._learned[id(one)].numbers
         was, own = (_spots(what) for what in (stored, message)) if names else ({}, {})
         spot = ("id",) if was.get(_FRAME) == "UNSUBSCRIBE" else ("transaction",)
         return was.get(_FRAME) in _STOMP_COMMANDS and names.get(was.get(spot), own.get(spot)) != own.get(spot)
 
     def _in_order(self, one: Conversation, at: int, message: Payload) -> Conversation | None:
-        """Return a conversation in which the client's message comes next; None if it was not recorded there.
+        """Return a conversation, reordered if need be, in which the client's message comes next; None if it does not hold it.
 
-        Messages between which the server said nothing may come in any order, and so may repeated members.
+        Messages between which the server sent nothing may come in any order, and so may repeated members.
         """
         if self._given is None:  # other orders are served by rules only
             return None
@@ -851,7 +852,7 @@ class Player:
         return moved
 
     def _elsewhere(self, message: Payload) -> Conversation | None:
-        """Return the leading conversation with the likeliest turn that the client's message completes as its next one; None if there is no such turn."""
+        """Return the leading conversation with the likeliest recorded turn inserted that ends in the client's message; None if there is none."""
         if self._given is None:
             return None
         asked, pending = _event(message), self._told_server.pending()
@@ -868,7 +869,7 @@ class Player:
         return self._inserted(*likeliest[1:]) if likeliest is not None else None
 
     def _inserted(self, one: Conversation, places: list[int]) -> Conversation:
-        """Return a copy of the leading conversation in which messages of another one come next, in place of the rest of a turn that has begun."""
+        """Return a copy of the leading conversation in which messages of another one come next; they replace the rest of a turn that has begun."""
         leads, begun = self._alive[0], bool(self._told_server.pending())
         end = stop = self._span(leads)[1]
         for from_client in (True, False) if begun else ():
@@ -934,19 +935,19 @@ class Player:
 
     @property
     def owes(self) -> bool:
-        """True while something is not said that followed a write which has been made: other writes come before it, or it was said elsewhere."""
+        """True while a message is pending whose write has been made: it waits for other writes, or was recorded in another conversation."""
         leading = self._awaited[id(self._alive[0])]
         return self.unsaid or any(
             at >= self._at and self._made[awaits] >= count for at, (awaits, count) in leading.items()
         )
 
     def _doubt(self, event: Event) -> None:
-        """Note what the real server would have been told beside, or would be told later than recorded."""
+        """Tell the model of an event that was not recorded here, or not at this place."""
         self.ambiguous = True
         self._told_server.add(event, recorded=False)
 
     def confidence(self) -> tuple[float, list[str]]:
-        """Return the chance that the real server would say what is said now, and the grounds in words; certainty without doubt."""
+        """Return the chance that the real server would send the next messages, and the grounds in words; 1 without doubt."""
         if not self.ambiguous:
             return 1.0, []
         one, places = self._alive[0], list[int]()
@@ -962,7 +963,7 @@ class Player:
         return min(chance, self._most), grounds
 
     def word(self) -> str:
-        """Return the client's last message in the form that `SocketMessages` counts, as `words` holds it; "" if there is none."""
+        """Return the client's last message in the form that `SocketMessages` counts; "" if there is none."""
         leads = self._alive[0]
         said = leads.words and self._count and not self.lives
         return leads.words[leads.client_places()[self._count - 1]] if said else ""
@@ -973,7 +974,7 @@ class Player:
         return self._alive[0].messages[places[self._count]][1] if self._count < len(places) else None
 
     def was_recorded(self, message: Payload) -> bool:
-        """Return True if a client's message was recorded, though not where it came now."""
+        """Return True if a client's message was recorded, at whatever place near this one."""
         before = deepcopy(self._learned)
         found = any(
             self._compared(one, at, message) is not False
@@ -1022,7 +1023,10 @@ class Player:
             self._told_server.note_answer()
 
     def _align(self, one: Conversation, messages: list[Payload], sent: list[Payload]) -> bool:
-        """Let the ids that a client is `sent` stand for those in a conversation's own `messages`; return True if no more than these and moments differ."""
+        """Learn which ids of the `sent` messages replace those in a conversation's own `messages`.
+
+        Return True if the messages differ in such ids and in times only.
+        """
         ids, leads, alike = self._learned[id(one)].ids, self._alive[0], len(messages) == len(sent)
         at, own = self._at, self._span(one)[0] + self._told
         for number, (stored, own_message) in enumerate(zip(messages, sent, strict=False)):
@@ -1054,7 +1058,7 @@ class Player:
         return own
 
     def _with_own_counts(self, message: Payload) -> Payload:
-        """Return a server's message with the numbers that its client gave to what it answers."""
+        """Return a server's message with the client's message numbers in place of the recorded ones."""
         one = self._alive[0]
         numbers = self._learned[id(one)].numbers
         if not numbers:
@@ -1066,7 +1070,7 @@ class Player:
         return _with_spots(message, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
     def _drawn_ids(self, one: Conversation, at: int, stored: Payload, message: Payload) -> dict[str, str]:
-        """Return the ids that differ in a message, by those of the recorded one; none if the client did not draw all of them itself."""
+        """Map the recorded ids of a message to the client's; empty unless the client drew all of them itself."""
         apart = ids_apart(words_in(stored), words_in(message))
         given = self._given
         if not apart or given is None:
@@ -1095,7 +1099,7 @@ class Player:
         return [what for _, what in one.messages[start:stop]]
 
     def _late(self, one: Conversation) -> list[Payload]:
-        """Return the server's messages up to the client's next one that were not sent, but for those that wait for a write."""
+        """Return the server's messages before the client's next one that were not sent yet, without those that wait for a write."""
         start, stop = self._span(one)
         return [one.messages[at][1] for at in range(start + self._told, stop) if self._due(one, at)]
 
@@ -1106,13 +1110,13 @@ class Player:
         return start, places[self._count] if self._count < len(places) else len(one.messages)
 
     def _due(self, one: Conversation, at: int) -> bool:
-        """Return True if the write that was recorded before a message has been made as often as then."""
+        """Return True if the write recorded before a message has been made as often as in the recording."""
         awaits, count = self._awaited[id(one)].get(at, ("", 0))
         return self._made[awaits] >= count
 
 
 def _words(message: Payload) -> list[str]:
-    """Return the words of a message that are as long as ids."""
+    """Return the words of a message that are long enough for ids."""
     return [match[0] for match in WORD.finditer(_text(message))]
 
 
@@ -1259,7 +1263,7 @@ def _pairs(url: str) -> list[tuple[str, str]]:
 
 
 def _drawn_apart(stored: str, asked: str) -> list[str]:
-    """Return the asked values that differ from the stored ones, if all of both look random; else none."""
+    """Return the client's query values that differ from the stored ones, if all of both look random; else none."""
     recorded, own = _pairs(stored), _pairs(asked)
     if stored.partition("?")[0] != asked.partition("?")[0] or [n for n, _ in recorded] != [n for n, _ in own]:
         return []
@@ -1272,7 +1276,7 @@ _SESSION = re.compile(r"sess(?:ion)?(?:[-_]?id)?$|(?:^|[-_])sid$", re.I)
 
 
 def drawn_sessions(stored: str, asked: str, given: Callable[[str], bool]) -> dict[str, str]:
-    """Return the sessions that a client drew itself, by the pseudonyms in whose places it asks with them."""
+    """Map pseudonyms of session ids in a stored query to the ids that the client drew itself."""
     values = dict(_pairs(asked))
     return {
         name: values[place]
@@ -1282,7 +1286,7 @@ def drawn_sessions(stored: str, asked: str, given: Callable[[str], bool]) -> dic
 
 
 def _asked_for(stored: str, asked: str) -> list[str]:
-    """Return the asked values where the stored query has pseudonyms, if both have the same names."""
+    """Return the client's values for the pseudonyms of a stored query, if both queries have the same names."""
     recorded, own = _pairs(stored), _pairs(asked)
     if sorted(name for name, _ in recorded) != sorted(name for name, _ in own):
         return []
@@ -1291,7 +1295,7 @@ def _asked_for(stored: str, asked: str) -> list[str]:
 
 
 def _in_places_of(stored: str, asked: str) -> str:
-    """Return the asked URL with the pseudonyms of the stored query in place of the values asked there."""
+    """Return the client's URL with its values replaced by the pseudonyms of the stored query."""
     names = {name: value for name, value in _pairs(stored) if PSEUDONYM_TEXT.fullmatch(value)}
     start, _, query = asked.partition("?")
     pairs = (one.partition("=") for one in query.split("&"))
@@ -1299,7 +1303,7 @@ def _in_places_of(stored: str, asked: str) -> str:
 
 
 def _values(stored: str, asked: str) -> dict[str, str]:
-    """Map the pseudonyms in a stored query to the values asked in their places."""
+    """Map the pseudonyms of a stored query to the client's values."""
     both = zip(urlsplit(stored).query.split("&"), urlsplit(asked).query.split("&"), strict=True)
     pairs = ((one.partition("=")[2], other.partition("=")[2]) for one, other in both)
     return {name: unquote(secret) for name, secret in pairs if PSEUDONYM_TEXT.fullmatch(name)}
@@ -1352,11 +1356,11 @@ PART = 128  # bytes that a part of a message takes in memory beside its payload
 class Socket:
     """The server side of one web socket.
 
-    `write` takes bytes. `strayed(expected, said)` is called on a message that was not recorded, and what it returns
-    afterwards; `heard()` on one that was. `doubted()` is called where the recorded conversations differ, and with each
-    answer from then on, and returns whether to go on. `aside` lets a thread find the answer to a large message, or to any
-    of a long conversation, which may take seconds; what comes meanwhile waits. `read_on()` is called when all that was
-    fed has been processed.
+    `write` takes bytes. `on_stray(expected, message)` is called on a message that was not recorded; its result is called when
+    the player has taken its turn. `on_message()` is called on a recorded one. `on_doubt()` is called where the recorded
+    conversations differ, and with each later answer; it returns whether to go on. `in_thread` runs the matching of a large
+    message, or of any in a long conversation, on a thread; frames that come meanwhile wait. `read_on()` is called when all
+    bytes that were fed have been processed.
     """
 
     def __init__(
@@ -1401,11 +1405,11 @@ class Socket:
 
     @property
     def judging(self) -> bool:
-        """Return True while a thread judges a message."""
+        """True while a thread matches a message."""
         return self._judging is not None
 
     def lost(self) -> None:
-        """Send nothing more: the client has left. What it said before is judged to the end."""
+        """Send nothing more: the client has left. Messages that it sent before are still matched."""
         if self._judging is not None or self.behind:
             self._later.append(self.lost)
         else:
@@ -1450,7 +1454,7 @@ class Socket:
             self._read_on()
 
     def tell_missed(self) -> None:
-        """Tell a page that waits for it that something was not recorded."""
+        """Tell a frozen page that its message was not recorded."""
         if self._marked:
             self._write(self._frames.send_data(MISSED, fin=True))
 
@@ -1500,7 +1504,7 @@ class Socket:
             self._play(lambda: self._judge(message), message)
 
     def _play(self, turn: Callable[[], Callable[[], None]], message: Payload = "") -> None:
-        """Let the player take a turn, which returns what sends the answer."""
+        """Let the player take a turn, on a thread if it may take long; `turn` returns a function that sends the answer."""
         if self.closed:
             return
         if self._judging is not None:
@@ -1532,7 +1536,7 @@ class Socket:
         self._judging = asyncio.get_running_loop().create_task(judge())
 
     def _judge(self, message: Payload) -> Callable[[], None]:
-        """Compare a client's message with the recorded ones; return what sends the answer."""
+        """Match a client's message with the recorded ones; return a function that sends the answer."""
         message = self._secrets.to_stored(message)
         expected = self._player.next_expected()
         answer = self._player.receive(message)
@@ -1553,7 +1557,7 @@ class Socket:
         self.tell_missed()
 
     def _say(self, messages: list[Payload], *, again: bool = False) -> None:
-        """Send messages, and tell of their doubt; `again` if of doubt that was told before, too."""
+        """Send messages and note their doubt; with `again`, also doubt that was noted before."""
         self._noted = self._noted and not again
         due = messages or self._player.silent or self._player.close is not None
         if due and self._player.ambiguous and not self._noted:

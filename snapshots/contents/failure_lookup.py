@@ -30,7 +30,7 @@ class Store(Protocol):
 
 
 class KnownFailure(NamedTuple):
-    """A recorded failure, and what it is known of: the very request, or (`tunnel`) only where it was to be asked."""
+    """A recorded failure that answers a request: its own, or (`tunnel`) that of the CONNECT to its host."""
 
     failure: Failure
     tunnel: str = ""

@@ -1,4 +1,4 @@
-"""Choice among captures by what HTTP settles (RFC 9110): conditions, ranges, and what a request says beside its key."""
+"""Choice among captures by HTTP's rules (RFC 9110): conditions, ranges, and request fields outside the key."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _asks_for_page(request: Request) -> bool:
 
 @dataclass(slots=True)
 class LookupState:
-    """A request, the session that it is of, and what was found out about the choice among captures so far."""
+    """A request, its session, and the results so far of the choice among captures."""
 
     request: Request
     name: str  # of the session

@@ -64,7 +64,7 @@ class Confidence:
         return self.millionths / _WHOLE
 
     def members(self) -> dict[str, Any]:
-        """Return `confidence`, and what is not 0 of `doubt` and `presumed`, as ledgers, traces and tool results tell them."""
+        """Return the members of ledgers, traces and tool results: `confidence`, and `doubt` and `presumed` unless 0."""
         out: dict[str, Any] = {"confidence": self.value}
         if self.millionths:
             out["doubt"] = self.doubt

@@ -29,7 +29,7 @@ class Turn(NamedTuple):
 
 
 def message_event(text: str) -> Event:
-    """Return what a client said as an event, but for ids that are drawn. Its type is the names in JSON, or the first word of another text."""
+    """Return a client's message as an event, without drawn ids. Its type is the names in its JSON, or a text's first word."""
     bare = text
     for one in set(ids_in(text)):
         bare = bare.replace(one, "")
@@ -76,7 +76,7 @@ class ClientMessages:
         return [] if self._answered else [one.key for one in self._turn]
 
     def pasts(self, following: Event | None = None) -> Iterator[tuple[int, tuple[History, int]]]:
-        """Yield the key of each message that the server answers, and its past: of what is said next, or of the last turn."""
+        """Yield the key of each message of the turn that may be its last (or of `following`), with the past before it."""
         turn = _in_order(self._turn) or [NOTHING]
         lasts = [following] if following is not None else turn[::-1]
         for last in lasts:

@@ -131,7 +131,7 @@ def event_of(
 
 
 class _Asked(NamedTuple):
-    """The part of an event that its request alone decides, whatever the answer."""
+    """The part of an event that depends on the request alone, not on its answer."""
 
     path: str
     words: tuple[str, ...]  # path, names and operation
@@ -279,7 +279,7 @@ class History:
         return len(self.events)
 
     def label(self, place: int) -> str:
-        """Return the name of what happened before `place`: equal where it is, "" for nothing."""
+        """Return a name for the events before `place`, equal for equal events; "" without events."""
         return f"{self.marks[place]:016x}" if place else ""
 
     def before(self, mates: Collection[int]) -> int:

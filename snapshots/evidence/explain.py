@@ -99,7 +99,7 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
 
 
 def _down(chance: float) -> str:
-    """Return a chance with two decimals, rounded down: only what is certain is 1.00."""
+    """Return a chance with two decimals, rounded down, so that only certainty is 1.00."""
     return f"{math.floor(chance * 100) / 100:.2f}"
 
 
@@ -253,7 +253,7 @@ def _names(request: Request) -> int:
 def _likest(
     request: Request, captures: Iterable[Capture], stored: Callable[[Capture], Request]
 ) -> list[Capture]:
-    """Return the captures in the order in which they are worth comparing, by what they begin with."""
+    """Return the captures sorted for comparison: those that share the longest beginning with the request first."""
     ranked: list[tuple[tuple[bool, int, int], str, Place, Capture]] = []
     work = _Work(request)
     for capture in islice(captures, LOOKED_AT):

@@ -39,7 +39,7 @@ class NearCapture:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A recorded answer to a request, the chance that it is right now, and the grounds of that chance in words."""
+    """A recorded answer to a request, its chance of being right now, and the grounds of that chance in words."""
 
     capture: Capture
     confidence: float
@@ -97,7 +97,7 @@ class Lookup:
 
     @property
     def reported_confidence(self) -> Confidence | None:
-        """The confidence in the answer as users are told it; None for a miss."""
+        """The confidence in the answer as it is shown to users; None for a miss."""
         return Confidence.of(self.confidence) if self.confidence and self.capture is not None else None
 
     @property
@@ -201,7 +201,7 @@ class Session:
             self.secrets.draw(secrets)
 
     def says(self, site: str, word: str) -> None:
-        """Note what was said over a web socket of `site`, which may change what that answers."""
+        """Note a message that the client sent over a web socket of `site`; it may change the site's answers."""
         self.socket_words.setdefault(site, Counter())[word] += 1
         self.at(site)
 

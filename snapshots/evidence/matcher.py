@@ -163,7 +163,7 @@ class Matcher:
         return self._sites.get(site) or self._bare.get(site)
 
     def states(self) -> dict[Place, str]:
-        """Return by place of a capture the label of what its session had done, as `Lookup.state`; files that stay as they are have none."""
+        """Map each capture's place to the label of its session's state before it, as in `Lookup.state`; static files have none."""
         sites = sorted({site_of(c.url) for c in self.snapshot.prefix("")})
         learnt = [one.learnt for one in map(self.evidence, sites) if not one.quiet]
         targets = ((known, target) for known in learnt for target in known.model.targets.values())
@@ -183,7 +183,7 @@ class Matcher:
                 del self._sites[next(iter(self._sites))]
 
     def learnt(self, request: Request) -> bool:
-        """Return True if a request need not wait for seconds while its site's model, or what was recorded of its path, is learnt."""
+        """Return True if a request can be answered at once: the model of its site, and the captures of its path, are read."""
         site = site_of(request.url)
         found = self._known(site)
         if found is not None and (found.ready or (found.quiet and self._only(request))):

@@ -201,7 +201,7 @@ class Model:
                 self.mates[event.key].update(e.key for e in reads if e is not event)
 
     def past(self, key: int, history: History) -> tuple[History, int]:
-        """Return what came before a request after `history`: nothing of what is under way at once, but equal requests."""
+        """Return the events before a request after `history`: of concurrent requests, only equal ones count."""
         place = history.before(self.mates.get(key, ()))
         equal = (
             [e for e in history.events[place:] if e.key == key] if len(self.targets[key].answers) > 1 else []
@@ -724,7 +724,7 @@ class Model:
         return {part: 1 - self.chance(part, target.event) for part in strange}
 
     def _recorded_parts(self, target: Target) -> dict[str, float | None]:
-        """Return the parts with which a request was recorded, and the chance that each decides where that is known."""
+        """Map the parts with which a request was recorded to their chance of deciding its answer; None if not yet computed."""
         chances = self._part_chances.get(target.event.key)
         if chances is None:
             recorded = {part for o in target.observations for part in o.parts}
@@ -732,7 +732,7 @@ class Model:
         return chances
 
     def _usual_words(self) -> Set[str]:
-        """Return the words that several requests' answers show, such as `html` and `en`: no echo of what was sent."""
+        """Return the words that the answers of several requests show, such as `html` and `en`: they echo nothing that was sent."""
         if self._usual is None:
             every = max(1, len(self.targets) // SAMPLED)
             sample = [t.observations[0].capture for t in list(self.targets.values())[::every][:SAMPLED]]
@@ -741,7 +741,7 @@ class Model:
         return self._usual
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
-        """Return what a hypothesis means where each of its types stands for a group: one type of each, with their shares."""
+        """Return the hypotheses that one over groups stands for: one type of each group, with the product of their shares."""
         ways = []
         most = priors.MEMBERS[min(len(chosen), len(priors.MEMBERS)) - 1] if chosen else 1
         for t, own in chosen:

@@ -75,7 +75,7 @@ class Slots:
 
 
 class MostRecentFirst:
-    """Events by when they happened last: a list of what was seen."""
+    """The events, ordered by their last occurrence: a list of recently viewed things."""
 
     __slots__ = ("_recent", "state", "trust")
 

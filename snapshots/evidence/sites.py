@@ -192,11 +192,11 @@ class SiteEvidence:
 
     @property
     def mates(self) -> Mapping[int, Collection[int]]:
-        """Keys of the events that were under way at once with others, by the keys of those; none before the model is learnt."""
+        """Map the key of each event to the keys of the events concurrent with it; empty before the model is learnt."""
         return self._learnt.model.mates if self._learnt is not None else {}
 
     def foresee(self, asked: ModelRequest) -> None:
-        """Let the model derive what it remembers of the recorded requests that may answer one."""
+        """Compute in advance what the model caches for the recorded requests that may answer a request."""
         for key in self.learnt.beside.get(asked.normal, ()):
             self.learnt.model.predict(key, (History(), 0), None, asked.parts)
 
@@ -393,7 +393,7 @@ def _modified(store: Store, capture: Capture) -> str:
 
 
 def _by_index(capture: Capture) -> Request | None:
-    """Return the request of a capture by its index line alone, without header fields; None where that does not tell it."""
+    """Return the request of a capture from its index line, without header fields; None if the line does not hold it all."""
     if capture.method != "GET" or url_canonical(capture.url) != capture.key:
         return None
     return Request("GET", capture.url)

@@ -56,11 +56,11 @@ class SocketMessages:
         self._before: dict[tuple[str, str, int], Words] = {}
 
     def on(self, site: str) -> bool:
-        """Return True if a client said something at a site, or what it said can't be read."""
+        """Return True if a client sent web socket messages to a site, or they can't be read."""
         return site in self._all() or site in self._unread
 
     def before(self, capture: Capture) -> Words:
-        """Return what the session of a capture had said to the site before it; UNREAD where that can't be read."""
+        """Return the messages that a capture's session had sent to the site before it; UNREAD if they can't be read."""
         site = site_of(capture.url)
         if site in self._unread:
             return UNREAD

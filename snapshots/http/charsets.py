@@ -89,7 +89,7 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Return True if bytes are UTF-8 but for a few damaged ones: one in three characters beyond ASCII at most."""
+    """Return True if bytes are UTF-8 with few damaged characters: at most one in three beyond ASCII."""
     text = body.decode("utf-8", "replace")
     damaged = text.count("\ufffd") - body.count(b"\xef\xbf\xbd")
     return not damaged or _beyond_ascii(text) >= 3 * damaged

@@ -34,7 +34,7 @@ NONE = Preconditions()
 
 @cached
 def preconditions_of(headers: Headers) -> Preconditions:
-    """Return the conditions of header fields; a date beside `If-Match` is ignored (RFC 9110, 13.1.4)."""
+    """Return the conditions in header fields. With `If-Match`, dates are ignored (RFC 9110, 13.1.4)."""
     found: dict[str, str] = {}
     for name, value in headers:
         if (lower := name.lower()) in FIELDS:

@@ -1,4 +1,4 @@
-"""Cookies and credentials of a request: which of them name a client, and which tell what it chose."""
+"""Cookies and credentials of a request: which of them identify a client, and which hold its choices."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ class Drawing:
 
     @staticmethod
     def _moved(recorded: bytes, asked: bytes, capture: Capture, now: float) -> bytes:
-        """Return what was asked with the moments of a recorded request in place of its own."""
+        """Return the client's request with the timestamps of a recorded request in place of its own."""
         passed = seconds_of(capture.timestamp)
         return asked if passed is None else with_moments(recorded, asked, passed, now)
 
@@ -317,7 +317,7 @@ class Drawing:
         return (c for c in found if c.method == request.method and _shape(c.url) == shape)
 
     def named_before(self, recorded: RecordedItem, value: str) -> bool:
-        """Return True if an answer that the recorded session got at its site before `recorded` names an id, but for plain files."""
+        """Return True if an earlier answer of the recorded session at the site, other than a static file, contains an id."""
         return any(
             plain_id(value) in self._names(one)
             for one in self._prefix(site_prefix(site_of(recorded.url)))

@@ -1,4 +1,4 @@
-"""Equality of answers to a client: of status, body and fields, but for time and for values drawn for each answer."""
+"""Equality of answers: status, body and fields, without times and values that are drawn for each answer."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def by_head(capture: Capture) -> bool:
 
 
 def answer_digest(response: Response, issued: Iterable[str] = ()) -> str:
-    """Return a hex digest of what an answer says; values of the session, `issued`, are left out."""
+    """Return a hex digest of an answer's content, without the values in `issued`."""
     media = (response.header("content-type") or "").partition(";")[0].strip().lower()
     location = _plain(response.header("location") or "", issued)
     body: bytes = response.body
@@ -186,7 +186,7 @@ def answer_digest(response: Response, issued: Iterable[str] = ()) -> str:
 
 
 def _compared(body: bytes, encoding: str | None, issued: Iterable[str] = ()) -> bytes:
-    """Return the text of a body without what is drawn for each answer."""
+    """Return the text of a body without the values that are drawn for each answer."""
     try:
         text = decode(body, encoding, limit=LIMIT).decode("utf-8", "surrogateescape")
     except EncodingProblem:

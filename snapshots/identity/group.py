@@ -1,4 +1,4 @@
-"""The captures of one path, whatever their query, method and body: where rules find what they may join."""
+"""The captures of one path, with any query, method and body: the candidates of rules."""
 
 from __future__ import annotations
 

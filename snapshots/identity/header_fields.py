@@ -216,7 +216,7 @@ def _drawn(name: str, value: str) -> bool:
 
 @cached
 def has_client_fields(headers: Headers) -> bool:
-    """Return True if the fields of a request say who its client is, or what it asks for."""
+    """Return True if the fields of a request identify its client or its choices."""
     cookies = False
     for name, value in headers:
         low = name.lower()

@@ -101,7 +101,7 @@ def _starts(netloc: str, errands: bool) -> frozenset[str]:
 
 @cached
 def irrelevant_key(url: str) -> bool:
-    """Return True if the host of a URL gives all clients the same answers, whatever API key they send."""
+    """Return True if the host of a URL answers all clients alike, whatever API key they send."""
     return not _lists().services.isdisjoint(_parents(host_of(url)))
 
 
@@ -136,7 +136,7 @@ _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")  # of the c
 
 
 def is_sign_of_life(message: str) -> bool | None:
-    """Return True if a web socket's message only shows that its sender lives, None if it may say what was received."""
+    """Return True if a web socket message is only a ping or pong, None if it may also acknowledge messages."""
     if len(message) > 200:
         return False
     words, lists = set(re.findall("[a-z]+", _UUID.sub("", message.lower()))), _lists()

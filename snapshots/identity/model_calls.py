@@ -97,7 +97,7 @@ def with_numbered_calls(parsed: ParsedRequest) -> ParsedRequest:
 
 
 def _numbered(value: Any, numbers: dict[str, str], member: str = "") -> Any:
-    """Return a value with the ids of its tool calls numbered; what a tool is called with stays, whatever its members' names."""
+    """Return a value with its tool-call ids replaced by numbers; the arguments of the calls stay as they are."""
     if isinstance(value, list):
         return [_numbered(item, numbers, member) for item in value]
     if not isinstance(value, dict):
@@ -147,7 +147,7 @@ def with_numbered_handles(parsed: ParsedRequest) -> ParsedRequest:
 
 
 def replace_words(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with other words in place of those that `names` has, all at once."""
+    """Return a text with the words of `names` replaced, all in one pass."""
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.sub(rf"{_START}(?:{words})(?![0-9A-Za-z])", lambda match: names[match[0]], text)
 

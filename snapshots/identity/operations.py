@@ -1,6 +1,6 @@
-"""The operations of GraphQL that a body carries: by their text, or by what a server knows their text by.
+"""GraphQL operations in a body: by their text, or by the name, number or hash of a persisted query.
 
-Such a name, number or hash ("persisted queries") says nothing of what it does: it may be a question or a change.
+Such a name does not say whether the operation reads or writes.
 """
 
 from __future__ import annotations

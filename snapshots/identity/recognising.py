@@ -91,13 +91,13 @@ class Recogniser(Redactor):
         return known
 
     def draw(self, secrets: Mapping[str, str]) -> None:
-        """Let secrets that a client drew anew stand for recorded ones, by their pseudonyms, unless others do."""
+        """Let secrets that a client drew anew take the place of recorded ones, by pseudonym, unless another secret has it."""
         for name, secret in secrets.items():
             if secret not in self._names and name not in self._names.values():
                 self._drawn.add(self.remember(secret, name))
 
     def stands_in(self, request: Request) -> bool:
-        """Return True if the address or body of a recognised request has a secret that stands for a recorded one."""
+        """Return True if the address or body of a recognised request has a secret that takes a recorded one's place."""
         return bool(self._drawn) and not self._drawn.isdisjoint(pseudonyms_in(request, headers=False))
 
     def learn(self, secret: str) -> str:

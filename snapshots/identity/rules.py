@@ -99,14 +99,14 @@ class Field:
         return not self.drawn or drawn(value)
 
     def blanked(self, value: str) -> str:
-        """Return a value that the field matches with a mark for what is blanked of it."""
+        """Return a matching value with its blanked part replaced by a mark."""
         found = (
             self.value.fullmatch(value) if self.value and "blank" in self.value.compiled.groupindex else None
         )
         return value[: found.start("blank")] + BLANK + value[found.end("blank") :] if found else BLANK
 
     def stands_beside(self, names: Collection[str]) -> bool:
-        """Return True if the names hold all that must stand beside the field."""
+        """Return True if `names` holds all names that the field requires beside it."""
         named = names if isinstance(names, Names) else Names(names)
         return all(next(_matching(pattern, named), None) is not None for pattern in self.beside)
 
@@ -148,7 +148,7 @@ _OF_TIME = frozenset(
 
 
 def _signed(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
-    """Drop and blank the named values, and leave of JSON web tokens what they claim."""
+    """Drop and blank the named values, and reduce JSON web tokens to their claims."""
     parsed = _edit(parsed, rule.drop, rule.blank)
     query = parsed.query
     if query is not None and any("=eyJ" in pair for pair in query):
@@ -168,12 +168,12 @@ def _signed(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
 
 
 def timeless(text: str) -> str:
-    """Return a text with what its JSON web tokens claim, but for their moments and ids, in their places."""
+    """Return a text in which each JSON web token is replaced by its claims without times and ids."""
     return _TOKEN.sub(_claimed, text)
 
 
 def _claimed(token: re.Match[str]) -> str:
-    """Return the claims of a JSON web token but for its moments and id; another text as it is."""
+    """Return the claims of a JSON web token without its times and id; any other text unchanged."""
     try:
         claims = json.loads(base64.urlsafe_b64decode(token[1] + "=" * (-len(token[1]) % 4)))
     except (ValueError, RecursionError):
@@ -185,7 +185,7 @@ def _claimed(token: re.Match[str]) -> str:
 
 
 def _saml(rule: Rule, parsed: ParsedRequest, issued: Issued) -> ParsedRequest:
-    """Drop and blank the named values, and leave of a SAML request what it says."""
+    """Drop and blank the named values, and remove the ids and times of a SAML request."""
     return without_saml_ids(_edit(parsed, rule.drop, rule.blank))
 
 
@@ -521,7 +521,7 @@ _DROPPED = object()
 
 
 def _told_names(value: Mapping[str, Any]) -> Collection[str]:
-    """Return the names in a JSON object, and `name=value` of its kind, by which fields are found beside others."""
+    """Return the names in a JSON object, and `name=value` of its kind: the names that fields may require beside them."""
     kind = value.get("type")
     return [*value, f"type={kind}"] if isinstance(kind, str) else value
 

@@ -165,7 +165,7 @@ def query_pairs(query: str) -> list[tuple[str, str]]:
 
 
 def _body_query(body: Body, raw: bytes, most: int | None = None) -> str:
-    """Return what stands for a body in a query: all of it, or at least the first `most` characters."""
+    """Return the query that represents a body in an index key: all of it, or at least its first `most` characters."""
     if body.kind == EMPTY:
         return ""
     if body.kind == FORM:  # a character has up to four bytes, each of which may be escaped

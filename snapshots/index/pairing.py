@@ -108,7 +108,7 @@ def join(answer: ResponseRecord, question: RequestRecord | None) -> ResponseReco
 
 
 class Pairing:
-    """Requests and responses paired by the record ids that they name, in whatever order they arrive."""
+    """Requests and responses, paired by the record ids that they name, in any order of arrival."""
 
     def __init__(self) -> None:
         self.pairs: list[ResponseRecord] = []

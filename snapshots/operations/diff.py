@@ -187,7 +187,7 @@ class _Side:
         return tuple(sorted({(c.status, self._payload(c, anew)) for c in captures}))
 
     def answer_numbers(self, captures: Iterable[Capture]) -> set[int]:
-        """Return numbers for what the answers of captures say, but for what is drawn for each answer."""
+        """Return a number for each capture's answer, equal for answers that differ only in values drawn for each."""
         return set(map(self._equality.read_label, captures))
 
     def _payload(self, capture: Capture, anew: bool) -> str:

@@ -690,7 +690,7 @@ def _places(data: bytes, variables: dict[str, str], *, sent: bool) -> Iterator[t
 
 
 def _pair(data: bytes, at: int) -> int:
-    """Return where the name around `at` begins if it stands in the query of an address; 0 if not."""
+    """Return the start of the name around `at` if it is in the query of an address; else 0."""
     found = _BEFORE_PAIR.match(data[max(0, at - _MOST) : at][::-1])
     return at - found.end(1) if found and (b"/" in found[2] or not found[2]) else 0
 

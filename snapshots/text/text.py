@@ -207,10 +207,10 @@ def extract(capture: Capture | None, response: Response, *, address: str | None 
 
 
 def unpack_body(response: Response) -> tuple[bytes, str]:
-    """Return a body without its content encoding, and what is wrong with it, else "".
+    """Return a body without its content encoding, and a description of its damage, "" if there is none.
 
-    A broken body is decoded up to the error. Bodies are cut to the first `READ` bytes, except PDFs, which can't be
-    read without their end.
+    A broken body is decoded up to the error. Bodies are cut to the first `READ` bytes, except PDFs, which can't be read
+    without their end.
     """
     found, problem = _as_far_as_it_goes(response)
     if len(found) > READ and sniff(found) != PDF:

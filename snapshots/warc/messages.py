@@ -246,7 +246,7 @@ def _lacks_last_chunk(body: bytes) -> bool:
 
 
 def begins_packed(body: bytes, coding: str) -> bool:
-    """Return True if a body begins as one packed by the content encodings `coding`, whatever comes then."""
+    """Return True if the first bytes of a body are those of the content encodings in `coding`."""
     if not coding or _reads_as_text(body):
         return False
     last = codings(coding)[-1]

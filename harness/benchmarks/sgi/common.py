@@ -119,7 +119,7 @@ def parse_answer(task: Task, judge: Judge, model: str, text: str, example: str) 
 
 
 def question_of(task: Task) -> str:
-    """Return the question of the record, without the form of the answer that the tested model is told."""
+    """Return the question of the record, without the instructions on the answer's form."""
     return str(task.meta.get("problem") or task.question)
 
 

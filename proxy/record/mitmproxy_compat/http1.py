@@ -448,7 +448,7 @@ class BrokenConnections(ProxyConnectionHandler):
 
 
 class BrokenBodies(_http1.Http1Connection):
-    """Fail a body that lasts until the connection ends, where that broke."""
+    """Fail a body of unknown length if its connection broke instead of being closed."""
 
     def read_body(self, event: events.Event) -> Commands:
         if isinstance(event, events.ConnectionClosed):

@@ -349,7 +349,7 @@ class UnreadBody:
             self._last.append(chunk)
 
     def appendleft(self, chunk: SendH2Data) -> None:
-        """Put back what was taken."""
+        """Put a piece back at the front."""
         self._first.appendleft(chunk)
         self._size += len(chunk.data)
 

@@ -1,7 +1,7 @@
-"""Changes to when connections are handled: in turns with others, where mitmproxy handles what it has read to its end.
+"""Changes to scheduling: a connection gives way to others after some milliseconds of work.
 
-3,000 HTTP/2 requests that a client takes back at once are 78 kB, and 64 kB a read of chunks or web-socket
-messages of one byte: seconds for others.
+mitmproxy handles all that it has read from a connection first. 3,000 HTTP/2 requests that a client takes back at once
+are 78 kB, and one read of 64 kB may hold chunks or web socket messages of one byte: seconds for all others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMANDS = 32  # at most in a turn: hooks that come of them, such as those of me
 
 
 class Turns(HttpConnection):
-    """Handle what came at once for TURN seconds, and the rest in further turns."""
+    """Handle the events of a connection for TURN seconds, and the rest in later turns."""
 
     in_order = True  # False where messages of several exchanges are apart, as in HTTP/2
 
@@ -114,7 +114,7 @@ class MessagesInTurns(_http1.Http1Connection):
 
 
 class ReadsInTurns(ProxyConnectionHandler):
-    """Read no more for a client while what was read waits for its turn."""
+    """Read no more from a client while earlier data waits for its turn."""
 
     async def drain_writers(self) -> None:
         await super().drain_writers()  # type: ignore[no-untyped-call]

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from weakref import WeakValueDictionary
 
 from mitmproxy import http, tcp, tls
@@ -47,6 +46,7 @@ from stillweb.proxy.record.mitmproxy_compat.websocket import TOO_LARGE
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import TIMING, timing_field
 from stillweb.snapshots.identity.packets import Packets
+from stillweb.snapshots.writer import Writer
 
 POLL_SECONDS = 0.05
 BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unknown length) are streamed
@@ -55,23 +55,20 @@ BUFFERED_BYTES = 256 << 10  # answers announced as longer than this (or of unkno
 class RecordingAddon:
     """An add-on that watches flows, keeps their bodies and hands complete exchanges to the archive.
 
-    `event` gives the next event number of a session. `failed(url, reason)` is called for each exchange that became no
-    capture, `given_up(url)` if its client left it. `unanswered` keeps requests without an answer, and
-    `metadata(uri, object)` the messages of web sockets. `forwarding(host, port)` gives the upstream proxy that plain
-    requests for a host are sent to, None without one.
+    `writer` numbers the events of a session and stores the messages of web sockets; `unanswered` stores requests without
+    an answer. `failed(url, reason)` is called for each exchange that became no capture, `given_up(url)` if its client left
+    it. `forwarding(host, port)` returns the upstream proxy that plain requests for a host are sent to, or None.
     """
 
     def __init__(
         self,
         archive: ArchiveWriter,
         *,
-        event: Callable[[str], int],
+        writer: Writer,
         failed: Callable[[str, str], None],
         given_up: Callable[[str], None],
         unanswered: FailedRequests,
-        metadata: Callable[[str, dict[str, object]], object] | None,
         secrets: ExchangeRedactor | None,
-        spool_directory: Path | None,
         authority_pem: bytes,
         status: Callable[[], dict[str, object]],
         forwarding: Callable[[str, int], tuple[str, int] | None] | None = None,
@@ -81,14 +78,12 @@ class RecordingAddon:
         self.requests = 0
         self.sockets = 0  # written
         self._archive = archive
-        self._next_event = event
+        self._writer = writer
         self._latest: dict[str, int] = {}  # each session's last event
         self._failed = failed
         self._given_up = given_up
         self._unanswered = unanswered
-        self._metadata = metadata
         self._secrets = secrets
-        self._spool_directory = spool_directory
         self._authority_pem = authority_pem
         self._status = status
         self._forwarding = forwarding
@@ -104,7 +99,7 @@ class RecordingAddon:
         self._places = HostPlaces()
 
     def _event(self, session: str) -> int:
-        number = self._latest[session] = self._next_event(session)
+        number = self._latest[session] = self._writer.event(session)
         return number
 
     @property
@@ -251,7 +246,7 @@ class RecordingAddon:
         log.changed = time.monotonic()
         length = length_of(request.headers)
         if (length is None and request.method not in ("GET", "HEAD")) or (length or 0) > SPOOL_BYTES:
-            draft.request_spool = Spool(self._spool_directory)
+            draft.request_spool = Spool(self._writer.path)
             request.stream = draft.request_spool.tee
         if self._forwarding and request.scheme == "http" and client not in self._tunnels:
             proxy = self._forwarding(request.host, request.port)
@@ -277,7 +272,7 @@ class RecordingAddon:
 
         def stream() -> None:
             events = is_event_stream(response) and "content-encoding" not in response.headers
-            spool = draft.response_spool = (EventSpool if events else Spool)(self._spool_directory)
+            spool = draft.response_spool = (EventSpool if events else Spool)(self._writer.path)
             response.stream = spool.tee
             # it may never end, and is kept as far as it came when nobody reads it any more
             if left_early or not draft.awaited:
@@ -383,13 +378,12 @@ class RecordingAddon:
         if draft.left_out:
             size = f"{len(draft.message_events) + draft.left_out} messages of {draft.message_bytes} bytes"
             self._failed(draft.url, f"web socket: {size} are too many to be replayed")
-        if (metadata := self._metadata) is not None:
 
-            def write() -> None:
-                metadata(*socket.record(self._secrets))
-                self.sockets += 1
+        def write() -> None:
+            self._writer.metadata(*socket.record(self._secrets))
+            self.sockets += 1
 
-            self._archive.put(write)
+        self._archive.put(write)
         self._touch(draft)
 
     async def finish(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 from stillweb.proxy.record.mitmproxy_compat.http1 import PACKED
 from stillweb.snapshots.capture import Capture, Exchange
@@ -26,6 +26,7 @@ from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.http.encodings import one_coding
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.messages import MOST_UNPACKED, half_packed
+from stillweb.snapshots.writer import Writer
 
 SPOOL_BYTES = 1 << 20  # bodies up to this stay in memory until they are written
 QUEUE_ITEMS = 256
@@ -41,20 +42,10 @@ _DONE = re.compile(rb"(?<![^\r\n])data: ?\[DONE\][\r\n]*\Z")
 Fields = tuple[tuple[bytes, bytes], ...]
 
 
-class RecordWriter(Protocol):
-    """The methods of stillweb.snapshots.writer.Writer that recording needs."""
-
-    def exchange(self, exchange: Exchange) -> Capture:
-        """Archive one exchange whole."""
-
-    def event(self, session: str) -> int:
-        """Return the session's next event number."""
-
-
 class Spool:
     """A body on its way: in memory while small, then in an unnamed file beside the archive."""
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path) -> None:
         self.size = 0
         self.error: OSError | None = None  # why the body could not be kept, such as a full disk
         self.enough = False  # nothing more of it is kept
@@ -127,7 +118,7 @@ class Spool:
 class EventSpool(Spool):
     """The body of an event stream. Its comments, which keep the connection open, say nothing (HTML standard, 9.2.6)."""
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._said = 0
         # the last chunk had only the start of a comment, and of any line
@@ -267,7 +258,7 @@ class ArchiveWriter:
 
     def __init__(
         self,
-        writer: RecordWriter,
+        writer: Writer,
         *,
         redact: Callable[[Exchange], Exchange] | None,
         failed: Callable[[str, str], None],

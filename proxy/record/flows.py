@@ -30,7 +30,7 @@ from stillweb.snapshots.secrets.redact import Redactor
 
 if TYPE_CHECKING:
     from stillweb.proxy.record.redaction import ExchangeRedactor
-    from stillweb.snapshots.contents.failures import FailureSink
+    from stillweb.snapshots.writer import Writer
 
 UNCONNECTED = "the client left before a connection was made"
 UNANSWERED = "the client left before an answer came"
@@ -313,7 +313,7 @@ class FailedRequests:
     Methods return a function that must be called on the writing thread.
     """
 
-    def __init__(self, writer: FailureSink | None, secrets: ExchangeRedactor | None) -> None:
+    def __init__(self, writer: Writer, secrets: ExchangeRedactor | None) -> None:
         self.count = 0
         self._writer = writer
         self._secrets = secrets
@@ -380,7 +380,7 @@ class FailedRequests:
 
     def _keep(self, failure: Failure) -> None:
         url = failure.request.url
-        if self._writer is None or errand(url):
+        if errand(url):
             return
         kept = self._secrets.failure(failure) if self._secrets is not None else failure
         text = json.dumps(replace(kept, seconds_waited=0).to_json(), sort_keys=True)

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from mitmproxy import exceptions, options
 
@@ -38,17 +38,17 @@ from stillweb.proxy.net.proxy_server import ProxyServer
 from stillweb.proxy.net.stream_idle import StreamCounters
 from stillweb.proxy.net.upstream import UpstreamProxy, scheme_asked
 from stillweb.proxy.record.addon import RecordingAddon
-from stillweb.proxy.record.archive_writer import ArchiveWriter, RecordWriter
+from stillweb.proxy.record.archive_writer import ArchiveWriter
 from stillweb.proxy.record.flows import FailedRequests, FailureLog, TlsFailures
 from stillweb.proxy.record.mitmproxy_compat._patch import Classes, apply_changes, check_versions
 from stillweb.proxy.record.mitmproxy_compat.dispatch import RecordingMaster, logged_errors
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import Capture, Exchange
-from stillweb.snapshots.contents.failures import FailureSink
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.identity.sites import host_of
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.words import pluralize, sized
+from stillweb.snapshots.writer import Writer
 
 QUIET_POLL_SECONDS = 0.02
 
@@ -117,7 +117,7 @@ class Recorder(ProxyServer):
 
     def __init__(
         self,
-        writer: RecordWriter,
+        writer: Writer,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -153,15 +153,10 @@ class Recorder(ProxyServer):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._master: RecordingMaster | None = None
         self._closed = False
-        directory = self._directory = _directory_of(writer)
         secrets: ExchangeRedactor | None = None
         if redact:
-            if redactor is None and directory is None:
-                raise UsageError("this writer has no directory for a redactor's salt; pass a redactor")
-            redactor = redactor or Redactor.for_snapshot(
-                cast(Path, directory), self.authority.directory, keep=True
-            )
-            secrets = ExchangeRedactor(redactor, directory)
+            redactor = redactor or Redactor.for_snapshot(writer.path, self.authority.directory, keep=True)
+            secrets = ExchangeRedactor(redactor, writer.path)
         # What else goes into the snapshot (a view's DOM and text) must pass it too: `redactor.body(data)`.
         self.redactor = redactor if redact else None
         self._lost = FailureLog(self.redactor)
@@ -175,18 +170,14 @@ class Recorder(ProxyServer):
             on_status=(lambda: on_status(self.stats)) if on_status else None,
             leave_out=leave_out,
         )
-        self._unanswered = FailedRequests(
-            cast(FailureSink, writer) if hasattr(writer, "metadata") else None, secrets
-        )
+        self._unanswered = FailedRequests(writer, secrets)
         self._addon = RecordingAddon(
             self._archive,
-            event=writer.event,
+            writer=writer,
             failed=self._failed,
             given_up=self._lost.leave,
             unanswered=self._unanswered,
-            metadata=getattr(writer, "metadata", None),
             secrets=secrets,
-            spool_directory=directory,
             authority_pem=self.authority.certificate_pem,
             status=lambda: {"recording": True, **asdict(self.stats)},
             # only the door checks addresses, so that all that must be checked goes through it
@@ -375,7 +366,7 @@ class Recorder(ProxyServer):
             Classes(),
             failed=self._broke,
             refused=partial(self._failed, "client"),
-            directory=self._directory,
+            directory=self.writer.path,
         )
         master.begin([self._addon, self._breaking, _Ready(self)])
         settings.update(  # type: ignore[no-untyped-call]
@@ -432,11 +423,6 @@ def record_command(
         code = run_command(command, environment)
     recorder.wait_quiet(session, seconds=0.0, timeout=30.0)
     return code
-
-
-def _directory_of(writer: RecordWriter) -> Path | None:
-    path = getattr(writer, "path", None)
-    return Path(path) if path is not None and Path(path).is_dir() else None
 
 
 def _cannot_listen(error: Exception, host: str, port: int) -> Exception:

@@ -43,6 +43,9 @@ class FullDisk:
         self.left -= 1
         return self.writer.exchange(exchange)
 
+    def metadata(self, *record: object) -> str:
+        return self.writer.metadata(*record)  # type: ignore[arg-type]
+
 
 @pytest.mark.parametrize(
     ("url", "told", "reason"),

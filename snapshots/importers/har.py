@@ -509,7 +509,7 @@ def _coded(content: dict[str, Any]) -> bytes | str | None:
         pieces = json.loads(text) if text.startswith("[") else [text]
         return b"".join(reader(str(piece)) for piece in pieces)
     except (binascii.Error, ValueError, TypeError):
-        return f"is no {name}"
+        return f"is not {name}"
 
 
 def _from_base64(text: str) -> bytes:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from stillweb.harness.benchmarks.browsecomp.built_prompts import hash_of
 from stillweb.harness.benchmarks.browsecomp.dataset import parse_urls
@@ -25,6 +25,9 @@ from stillweb.harness.task import Task
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.extras import require
 from stillweb.snapshots.words import pluralize
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.snapshot import Snapshot
 
 
 def shuffled(pages: Sequence[str], seed: int | str) -> list[str]:
@@ -140,7 +143,7 @@ def fit_pages(counts: Iterable[int], budget: int) -> tuple[int, int]:
 
 def build(
     rows: Iterable[Task],
-    snapshot: Texts | PageReader,
+    snapshot: Snapshot | PageReader,
     budget: int | str,
     tokenizer: str | Tokenizer = "o200k_base",
     seed: int | str = 0,
@@ -315,27 +318,6 @@ def load_tokenizer(name: str) -> Tokenizer:
     return Tokenizer(name)
 
 
-class Text(Protocol):
-    """Frozen text, as far as prompts use it (see stillweb.snapshots.text.text.FrozenText)."""
-
-    @property
-    def markdown(self) -> str: ...
-    @property
-    def extractor(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def warnings(self) -> Sequence[str]: ...
-
-
-class Texts(Protocol):
-    """Snapshot, as far as prompts use it. If it has a `matcher()`, redirects are followed."""
-
-    @property
-    def id(self) -> str: ...
-    def text(self, address: str) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True)
 class PageText:
     """Text of a page, or the reason why it has none (`dead`). `notes` say what looks wrong with it."""
@@ -352,21 +334,15 @@ class PageReader:
     Texts are cached up to the store's limit: pass the same reader to several builds to profit from it.
     """
 
-    def __init__(self, snapshot: Texts) -> None:
-        self._snapshot = snapshot
-        self.id = snapshot.id
-        self._store: Any = None
-        if hasattr(snapshot, "matcher"):
-            from stillweb.harness.tools.store import Store
+    def __init__(self, snapshot: Snapshot) -> None:
+        from stillweb.harness.tools.store import Store
 
-            self._store = Store(snapshot)  # type: ignore[arg-type]
+        self.id = snapshot.id
+        self._store = Store(snapshot)
 
     def read(self, url: str) -> PageText:
-        """Return the page at a URL; its fragment is ignored where the snapshot resolves requests."""
+        """Return the page at a URL, whose fragment is ignored."""
         page = url.partition("#")[0]
-        if self._store is None:
-            text = self._snapshot.text(url) or self._snapshot.text(page)
-            return _page(text, [])
         found = self._store.session("prompts").follow(page)
         if found.redirects:
             return PageText(dead="it redirects without end")
@@ -379,13 +355,10 @@ class PageReader:
         notes = [f"answered by {found.verdict}"] if found.verdict not in ("exact", "canonical") else []
         if found.ambiguous:
             notes.append("the recording does not decide that it is this answer")
-        return _page(self._store.text_of(found.capture), notes)
-
-
-def _page(text: Text | None, notes: list[str]) -> PageText:
-    if text is None:
-        return PageText(dead="no text in the snapshot", notes=tuple(notes))
-    warnings = (*notes, *text.warnings)
-    if not text.markdown.strip():
-        return PageText(dead="its text is empty", notes=warnings)
-    return PageText(text.markdown, f"{text.extractor} {text.version}".strip(), notes=warnings)
+        text = self._store.text_of(found.capture)
+        if text is None:
+            return PageText(dead="no text in the snapshot", notes=tuple(notes))
+        warnings = (*notes, *text.warnings)
+        if not text.markdown.strip():
+            return PageText(dead="its text is empty", notes=warnings)
+        return PageText(text.markdown, f"{text.extractor} {text.version}".strip(), notes=warnings)

@@ -167,7 +167,7 @@ def test_what_has_no_body_is_left_out_and_said(tmp_path: Path) -> None:
         "its body is not in",
         "got no answer",
         "the body of its request",
-        "no HTTP exchange",
+        "not an HTTP exchange",
         "can't be read",
         "'http://example.test/head': can't be kept: its URL and header fields are more than",
         "x': can't be kept: its URL and header fields are more than",

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from stillweb.harness.benchmarks.browsecomp.prompts import (
     Failure,
     PageReader,
+    PageText,
     Prompt,
     build,
     fit_pages,
@@ -38,24 +38,14 @@ def vector(name: str) -> Any:
     return json.loads((VECTORS / name).read_text())
 
 
-@dataclass(frozen=True)
-class Frozen:
-    markdown: str
-    extractor: str = "stand-in"
-    version: str = "1"
-    warnings: tuple[str, ...] = ()
-
-
-class Shelf:
-    """A snapshot's texts, from a dictionary."""
-
-    id = "5" * 64
+class Shelf(PageReader):
+    """Pages from a dictionary."""
 
     def __init__(self, pages: dict[str, str]) -> None:
-        self.pages = pages
+        self.pages, self.id = pages, "5" * 64
 
-    def text(self, address: str) -> Frozen | None:
-        return Frozen(self.pages[address]) if address in self.pages else None
+    def read(self, url: str) -> PageText:
+        return PageText(self.pages[url], "stand-in 1") if url in self.pages else PageText(dead="not there")
 
 
 def row(*urls: tuple[str, str], task_id: str = "t") -> Task:
@@ -132,13 +122,12 @@ def test_messages_that_alone_are_over_the_budget_make_no_prompt() -> None:
 
 
 def test_no_row_and_no_page_goes_missing() -> None:
-    shelf = Shelf({**PAGES, "https://empty.test/": " \n", "https://short.test/": "Please enable JavaScript."})
+    shelf = Shelf({**PAGES, "https://short.test/": "Please enable JavaScript."})
     rows = [
         row(("https://gone.test/", "required"), *REQUIRED, task_id="dead"),
         row(
             *REQUIRED,
             ("https://gone.test/", "additional"),
-            ("https://empty.test/", "additional"),
             task_id="some",
         ),
         row(("https://short.test/", "required"), task_id="short"),
@@ -149,13 +138,8 @@ def test_no_row_and_no_page_goes_missing() -> None:
     assert [result.task_id for result in results] == ["dead", "some", "short", "none", "role"]
     assert [type(result) for result in results] == [Failure, Prompt, Prompt, Failure, Failure]
     assert "https://gone.test/" in getattr(results[0], "reason", "")
-    assert [page.state for page in results[1].pages] == ["taken", "taken", "dead", "dead"]
+    assert [page.state for page in results[1].pages] == ["taken", "taken", "dead"]
     assert "short: 25 characters" in results[2].pages[0].notes
-
-
-def test_a_fragment_is_read_from_its_page() -> None:
-    (prompt,) = build([row(("https://a.test/#part", "required"))], Shelf(PAGES), "8k")
-    assert isinstance(prompt, Prompt)
 
 
 def test_the_same_certificate_gives_the_same_bytes_and_another_differs() -> None:
@@ -250,3 +234,14 @@ def test_a_page_of_which_the_recording_does_not_decide_is_told(tmp_path: Path) -
         reader = PageReader(snapshot)
         told = "the recording does not decide that it is this answer"
         assert [told in reader.read(SITE + path).notes for path in ("/first", "/home")] == [False, True]
+
+
+def test_a_fragment_is_read_from_its_page_and_an_empty_page_is_dead(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "snap") as writer:
+        site = Recorder(writer)
+        site.add(f"{SITE}/page", ARTICLE)
+        site.add(f"{SITE}/empty", "<title>Nothing</title>")
+    with Snapshot.open(tmp_path / "snap") as snapshot:
+        reader = PageReader(snapshot)
+        assert reader.read(f"{SITE}/page#part").text == reader.read(f"{SITE}/page").text != ""
+        assert reader.read(f"{SITE}/empty").dead == "its text is empty"

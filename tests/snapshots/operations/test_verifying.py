@@ -232,7 +232,7 @@ def stale_stamp(files: Files) -> None:
 
 BROKEN: list[tuple[str, Callable[[Files], None], str, str]] = [
     ("package missing", lambda f: f.pop(PACKAGE), "package", "is missing"),
-    ("package garbled", lambda f: f.update({PACKAGE: b"{"}), "package", "no JSON object"),
+    ("package garbled", lambda f: f.update({PACKAGE: b"{"}), "package", "not a JSON object"),
     ("no resources", lambda f: edit_package(f, lambda p: p.pop("resources")), "package", "no list of resources"),
     ("no path", lambda f: edit_package(f, lambda p: p["resources"][0].pop("path")), "package", "has no path"),
     ("wrong size", lambda f: edit_package(f, lambda p: p["resources"][0].update(bytes=1)), "package", "bytes, not 1"),

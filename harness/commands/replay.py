@@ -199,11 +199,14 @@ def command(
                     code = until.wait()
         book = replaying.ledger
         doubts = replaying.gateway.stats
+        broken = replaying.gateway.failures
         misses = [entry for entry in book.misses() if not entry.get("irrelevant")]
         failed = [one for one in book if one["verdict"].startswith("failed:") and not one["irrelevant"]]
         # a browser whose pages bypass the proxy may still use it for its own requests
         unasked = bool(program) and all(entry.get("irrelevant") for entry in book)
-    if unasked:
+    if broken:
+        say(f"{pluralize(doubts.failures, 'error')} broke off answers; the last: {broken[-1]}")
+    if unasked and not broken:
         say(
             f"{program[0]} asked the snapshot nothing: it made no requests, they went past the proxy, or it does "
             "not trust our certificate "

@@ -190,6 +190,11 @@ class Gateway(ProxyServer):
         """The counts so far; after closing, the final ones."""
         return self._hub.stats()
 
+    @property
+    def failures(self) -> list[str]:
+        """Errors that broke off answers, the latest last."""
+        return list(self._hub.failures)
+
     def missed(self, session: str = DEFAULT_SESSION) -> list[MissedRequest]:
         """Return the requests that a session missed so far, also those that no browser reports."""
         return self._hub.answerer.missed(session)

@@ -347,8 +347,8 @@ def _names_in_body(parsed: ParsedRequest) -> Names:
     for value in left:
         if isinstance(value, dict):
             names |= dict.fromkeys(value)
-            value = value.values()
-        if not isinstance(value, str):
+            value = list(value.values())
+        if isinstance(value, list):  # else a body that is one number or text
             left += (item for item in value if isinstance(item, (dict, list)))
     return Names(names)
 

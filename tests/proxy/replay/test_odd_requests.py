@@ -120,6 +120,22 @@ def test_methods_are_case_sensitive(tmp_path: Path) -> None:
             assert raw(gateway.port, f"{method} {U}/x")[0] == "504"
 
 
+@pytest.mark.parametrize("body", [b"1", b"-1.5", b"null", b"true", b'"gull"', b"[]", b"[[1], null]"])
+def test_a_body_that_is_one_value_of_json(tmp_path: Path, body: bytes) -> None:
+    walk = Walk(tmp_path, lambda method, path, fields, asked: (200, [], path.encode() + asked))
+    post = (f"POST {U}/vote?page=1", "Content-Type: application/json")
+
+    def steps(port: int) -> None:
+        assert raw(port, *post, body=body)[2] == b"/vote?page=1" + body
+        assert raw(port, f"GET {U}/votes?page=1")[2] == b"/votes?page=1"
+
+    walk.record(steps)
+    with walk.replay() as gateway:
+        steps(gateway.port)
+        assert raw(gateway.port, *post, body=b"[1, 2]")[0] == "504"
+        assert gateway.failures == []
+
+
 def test_a_page_by_cookies_that_a_script_set(tmp_path: Path) -> None:
     """Two tabs of one client with other choices; none was ever in a Set-Cookie."""
     sizes = {"s": b"small", "m": b"medium"}

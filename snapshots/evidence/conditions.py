@@ -11,6 +11,7 @@ from stillweb.snapshots.contents.failures import Failure
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.http.spans import RecordedRange, recorded_range_of
 from stillweb.snapshots.identity.cookies import SIGNED_IN
+from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import proves_password
@@ -99,6 +100,7 @@ class LookupState:
     """A request, its session, and the results so far of the choice among captures."""
 
     request: Request
+    key: Key
     name: str  # of the session
     followed: FollowedSession
     page: FollowedSession | None  # the same as of the last page, whatever it brought in

@@ -87,7 +87,7 @@ class Lookup:
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise, by pseudonyms
-    oauth_ids: Mapping[str, str] = field(default_factory=dict)  # likewise, for a sign-in by OAuth
+    returned: Mapping[str, str] = field(default_factory=dict)  # likewise, values that its client is sent back
     matcher: Matching | None = field(default=None, repr=False)
     failed: KnownFailure | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
@@ -148,7 +148,7 @@ class Session:
     # by site, what it said over web sockets
     socket_words: dict[str, Counter[str]] = field(default_factory=dict)
     drawn_ids: dict[str, str] = field(default_factory=dict)  # recorded ids, and those that it drew instead
-    oauth_ids: dict[str, str] = field(default_factory=dict)  # likewise, what it drew for a sign-in by OAuth
+    returned: dict[str, str] = field(default_factory=dict)  # likewise, values that it is sent back
     secrets: Recogniser | None = None  # what it has sent that was recorded by pseudonyms
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
@@ -158,9 +158,9 @@ class Session:
         """Return a session that moves by itself, with what a request to `site` is read by."""
         past = {site: SessionPast(given=dict(self.past[site].given))} if site in self.past else {}
         own = self.secrets and self.secrets.copy()
-        drawn, stated = dict(self.drawn_ids), dict(self.oauth_ids)
+        drawn, returned = dict(self.drawn_ids), dict(self.returned)
         return Session(
-            self.name, past, served=self.served.copy(), drawn_ids=drawn, oauth_ids=stated, secrets=own
+            self.name, past, served=self.served.copy(), drawn_ids=drawn, returned=returned, secrets=own
         )
 
     def answered(self, lookup: Lookup) -> None:
@@ -173,7 +173,7 @@ class Session:
             return
         self.missed_site = None
         self.drawn_ids.update(lookup.ids)
-        self.oauth_ids.update(lookup.oauth_ids)
+        self.returned.update(lookup.returned)
         self.draws(lookup.secrets)
         if lookup.matcher is not None:
             lookup.matcher.note(self, lookup.request, capture, lookup.confidence)

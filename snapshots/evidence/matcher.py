@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from stillweb.snapshots.cache import Cache
@@ -68,9 +68,21 @@ OTHER_SECRET = 0.7  # what an answer to another key or token is worth
 # the rule that an archive kept a method and a body as a query, which does not tell all of them
 POSTED = "post-as-get"
 REDACTED = "redacted"  # the rule that another secret is the same request
-OAUTH = "oauth"  # the rule that leaves out what a client draws for a sign-in, which comes back from there
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present
 STILL = 0.9999  # that a file stays as it is
+
+
+@dataclass(slots=True)
+class StoredForm:
+    """A request as the recorder would have stored it, with recorded values in place of those that its client drew or keeps secret."""
+
+    request: Request
+    key: Key
+    candidates: list[Capture]  # the captures with its key
+    rules: list[str] = field(default_factory=list)  # those by which it is another request than was asked
+    ids: Mapping[str, str] = field(default_factory=dict)  # the client's new ids, by the recorded ones
+    most: float = 1.0  # what an answer is worth at most
+
 
 # The capture that answers a long poll, and whether it is due; of a request, the recorded session followed, and the captures with its key
 Poll = Callable[[Request, str, Sequence[Capture]], tuple[Capture, bool] | None]
@@ -224,92 +236,42 @@ class Matcher:
 
     def _lookup(
         self,
-        request: Request,
+        asked: Request,
         session: Session,
         accept: str,
         min_confidence: float,
         at: str,
         poll: Poll | None,
     ) -> Lookup:
-        accepted, plain = self._accepts[accept], is_plain(request)
-        key = self._key(request) if plain else request_key(request)
-        site = site_of(request.url)
-        asked, ids, candidates = request, drawn_ids.NONE, self._same(request, key)
-        alone = (
-            plain
-            and len(candidates) == 1
-            and not session.drawn_ids
-            and not at
-            and self._alone(request, key, candidates[0], session, site)
-        )
-        if alone and accepts(request, candidates[0]) and self._in_language(request, candidates[0]):
-            lookup = self._lookup_of(request, key, candidates[0], None, 1.0)
+        accepted, site = self._accepts[accept], site_of(asked.url)
+        form = self._form(asked)
+        alone = not at and self._alone(form, session, site)
+        if alone and accepts(asked, form.candidates[0]) and self._in_language(asked, form.candidates[0]):
+            lookup = self._lookup_of(asked, form.key, form.candidates[0], None, 1.0)
             lookup.inert, lookup.matcher, lookup.grounds = True, self, lambda: ["recorded once"]
             return lookup
         past = session.past.get(site) or SessionPast()
-        stated = False
-        if accepted.by_rule and session.oauth_ids and not candidates:
-            request = echoes.as_recorded(request, session.oauth_ids)
-            stated = request is not asked
-            candidates = self._same(request, request_key(request))
-        request, ids, drawn = self._as_recorded(request, candidates, session, past, accepted)
-        drawn_by = [drawn_ids.RULE] if drawn else []
-        if session.secrets is not None and session.secrets.stands_in(request):
-            drawn_by.append(REDACTED)
-        unknown = accepted.by_rule and not (candidates or drawn)
-        if unknown and (address := self.group(request.url).posted(request)):
-            request = Request("GET", address, request.headers)
-            drawn_by.append(POSTED)
-        if request is not asked:
-            key = request_key(request)
-            candidates = self._same(request, key)
-        follows = session.following(site).session
-        capture, due = (poll and not at and poll(request, follows, candidates)) or (None, True)
-        same = capture is not None and capture.key == key.canonical
-        rule = self._rule(request, capture) if capture is not None and accepted.by_rule and not same else None
-        evidence = self.evidence(site)
-        if capture is not None and (same or rule):
-            if not due:
-                return Lookup(HANGS, None, rule, key, request)
-            lookup = self._lookup_of(request, key, capture, rule, 1.0)
-            lookup.polled = True
-        else:
-            lookup = self._chosen(request, key, evidence, past, session, accepted, at)
-            if lookup.capture is None and accepted.by_rule and not (candidates or at):
-                now = time.time()
-                if new := self.drawing.ids_drawn(request, session, now):
-                    request, ids = drawn_ids.as_recorded(request, new), {**ids, **new}
-                    drawn_by.append(drawn_ids.RULE)
-                timed = self.drawing.with_recorded_moment(request, session, now)
-                if timed is not None:
-                    request = timed
-                    drawn_by.append(TIMED)
-                if new or timed is not None:
-                    key = request_key(request)
-                    lookup = self._chosen(request, key, evidence, past, session, accepted, at)
-            lookup.inert = alone and request is asked and lookup.capture is not None
-        lookup.ids, lookup.matcher, lookup.state = ids, self, past.history.label(len(past.history))
-        if lookup.capture is not None and REDACTED in (lookup.rule or "").split("+"):
-            stored = self.group(lookup.capture.url).request(lookup.capture)
-            lookup.secrets = drawn_secrets(asked, request, stored)
-            if lookup.secrets and session.secrets is not None:
-                known = session.secrets.copy()
-                known.draw(lookup.secrets)
-                lookup.request = known.request(asked)
-        if lookup.capture is not None and OAUTH in (lookup.rule or "").split("+"):
-            rules = [rule for rule in self.rules.rules if rule.id == OAUTH]
-            both = request, self.group(lookup.capture.url).request(lookup.capture)
-            drew = echoes.echoes(*(echoes.repeated_values(one, rules) for one in both))
-            lookup.oauth_ids = {one.recorded: one.own for one in drew if not one.mirrored}
-        joined_by = [OAUTH] * stated + drawn_by
-        if joined_by and lookup.capture is not None:
-            joined_by = [*(lookup.rule or "").split("+"), *joined_by]
-            lookup.rule = "+".join(dict.fromkeys(filter(None, joined_by)))
-            lookup.verdict = f"rule:{lookup.rule}"
-        if drawn_by and lookup.capture is not None:
-            lookup.confidence = min(
-                lookup.confidence, drawn_ids.highest_confidence(asked, {**session.drawn_ids, **ids})
-            )
+        form = self._as_recorded(form, session, past, accepted)
+        polled = None
+        if poll and not at:
+            polled = self._polled(form, session.following(site).session, accepted, poll)
+        if polled is not None and polled.verdict == HANGS:
+            return polled
+        lookup = polled or self._chosen(form, past, session, accepted, at)
+        if polled is None:
+            if lookup.capture is None and accepted.by_rule and not (form.candidates or at):
+                drawn = self._with_new_draws(form, session)
+                if drawn is not form:
+                    form, lookup = drawn, self._chosen(drawn, past, session, accepted, at)
+            lookup.inert = alone and form.request is asked and lookup.capture is not None
+        lookup.ids, lookup.matcher, lookup.state = form.ids, self, past.history.label(len(past.history))
+        if lookup.capture is not None:
+            self._note_stand_ins(lookup, lookup.capture, asked, session)
+            if form.rules:
+                joined_by = [*(lookup.rule or "").split("+"), *form.rules]
+                lookup.rule = "+".join(dict.fromkeys(filter(None, joined_by)))
+                lookup.verdict = f"rule:{lookup.rule}"
+            lookup.confidence = min(lookup.confidence, form.most)
         doubted = lookup.confidence < SURE
         refused = accepted.unambiguous and doubted
         if lookup.capture is not None and (lookup.confidence < min_confidence or refused):
@@ -317,15 +279,48 @@ class Matcher:
             lookup.why = (*lookup.why, "ambiguous" if refused else "confidence")
         lookup.ambiguous = lookup.capture is not None and doubted
         if lookup.capture is None:
-            failed = None if candidates else self.failing.find(request, key, accepted.level)
+            failed = None if form.candidates else self.failing.find(form.request, form.key, accepted.level)
             if failed is not None:
                 lookup.failed, lookup.verdict = failed, failed.failure.verdict
         return lookup
 
-    def _alone(self, request: Request, key: Key, capture: Capture, session: Session, site: str) -> bool:
+    def _polled(self, form: StoredForm, follows: str, accepted: AcceptLevel, poll: Poll) -> Lookup | None:
+        """Return the lookup of a long poll, by what `poll` says of it; None for any other request."""
+        capture, due = poll(form.request, follows, form.candidates) or (None, True)
+        if capture is None:
+            return None
+        same = capture.key == form.key.canonical
+        rule = self._rule(form.request, capture) if accepted.by_rule and not same else None
+        if not (same or rule):
+            return None
+        if not due:
+            return Lookup(HANGS, None, rule, form.key, form.request)
+        lookup = self._lookup_of(form.request, form.key, capture, rule, 1.0)
+        lookup.polled = True
+        return lookup
+
+    def _note_stand_ins(self, lookup: Lookup, capture: Capture, asked: Request, session: Session) -> None:
+        """Note the client's own secrets, and what a sign-in sends back, that stand for recorded ones in what the session asks then."""
+        joined_by = (lookup.rule or "").split("+")
+        if REDACTED in joined_by:
+            lookup.secrets = drawn_secrets(asked, lookup.request, self.group(capture.url).request(capture))
+            if lookup.secrets and session.secrets is not None:
+                known = session.secrets.copy()
+                known.draw(lookup.secrets)
+                lookup.request = known.request(asked)
+        if rules := [rule for rule in self.rules.rules if rule.returns and rule.id in joined_by]:
+            both = lookup.request, self.group(capture.url).request(capture)
+            drew = echoes.echoes(*(echoes.repeated_values(one, rules) for one in both))
+            lookup.returned = {one.recorded: one.own for one in drew if not one.mirrored}
+
+    def _alone(self, form: StoredForm, session: Session, site: str) -> bool:
         """Return True if only the kind or language asked for could speak against the only capture of a plain request, and nothing follows from it."""
+        request = form.request
+        if len(form.candidates) != 1 or not is_plain(request) or session.drawn_ids:
+            return False
+        capture = form.candidates[0]
         if (
-            capture.exact != key.exact
+            capture.exact != form.key.exact
             or capture.vary
             or self.peek.cut(capture)
             or capture.status in PARTIAL
@@ -348,60 +343,42 @@ class Matcher:
         return fields_of(self.peek.fields(capture)).get("accept-language", wanted) == wanted
 
     def _chosen(
-        self,
-        request: Request,
-        key: Key,
-        evidence: SiteEvidence,
-        past: SessionPast,
-        session: Session,
-        accepted: AcceptLevel,
-        at: str,
+        self, form: StoredForm, past: SessionPast, session: Session, accepted: AcceptLevel, at: str
     ) -> Lookup:
         """Return the lookup of the likeliest capture."""
-        site = site_of(request.url)
+        request, key, site = form.request, form.key, site_of(form.request.url)
+        evidence = self.evidence(site)
+        following, page = session.following(site), session.pages.get(site)
         now = LookupState(
-            request,
-            session.name,
-            session.following(site),
-            session.pages.get(site),
-            self.snapshot.read_request,
-            self.peek,
-            at,
+            request, key, session.name, following, page, self.snapshot.read_request, self.peek, at
         )
         if key.canonical in evidence.files:
-            return self._file(key, evidence.files[key.canonical], now, accepted)
+            return self._file(evidence.files[key.canonical], now, accepted)
         asked = evidence.model_request(request, past.given, served=session.served)
-        words = session.socket_words.get(site)
-        if words:
+        if words := session.socket_words.get(site):
             asked.parts["~words"] = repr(sorted(words.items()))
         asked.parts |= evidence.spelling(request, asked)
         learnt = evidence.learnt
-        missed = Lookup(MISS, None, None, key, request)
-        if key.canonical in learnt.damaged and not learnt.beside.get(asked.normal):
-            return self._lookup_of(request, key, learnt.damaged[key.canonical][0], None, 1.0)
         own = learnt.beside.get(asked.normal)
+        if not own and key.canonical in learnt.damaged:
+            return self._lookup_of(request, key, learnt.damaged[key.canonical][0], None, 1.0)
         targets = [learnt.model.targets[k] for k in own or evidence.masked(request)]
+        captures = {o.capture: learnt.captures[o.capture] for t in targets for o in t.observations}
+        allowed = {c.place for c in self._fit(list(captures.values()), now, accepted)}
+        if not allowed:
+            return Lookup(MISS, None, None, key, request, why=tuple(now.why))
         masked = 1.0
         if not own:  # any of those that are answered otherwise may be the one
             label = evidence.equality.read_label
-            answers = {frozenset(label(learnt.captures[o.capture]) for o in t.observations) for t in targets}
+            answers = {frozenset(label(captures[o.capture]) for o in t.observations) for t in targets}
             masked = OTHER_SECRET / max(1, len(answers))
-        captures = {o.capture: learnt.captures[o.capture] for t in targets for o in t.observations}
-        fit = self._fit(request, list(captures.values()), key, now, accepted)
-        if not fit:
-            missed.why = tuple(now.why)
-            return missed
-        allowed = {c.place for c in fit}
         # of the very same question, else of one that comes to the same; those that differ in secrets come in turn
-        ranked_targets = sorted(
-            targets,
+        target = min(
+            (t for t in targets if any(captures[o.capture].place in allowed for o in t.observations)),
             key=lambda t: (
                 t.event.key != asked.event.key,
                 not own and (t.event.key in past.last, t.observations[0].capture),
             ),
-        )
-        target = next(
-            t for t in ranked_targets if any(captures[o.capture].place in allowed for o in t.observations)
         )
         recorded: dict[int, list[tuple[Observation, Capture]]] = defaultdict(list)  # by answer
         for o in target.observations:
@@ -419,7 +396,7 @@ class Matcher:
             given = recorded[answer]
             far = [(_apart(o, then, asked.parts), c) for o, c in given]
             least = min(distance for distance, _ in far)
-            capture = self._nearest_of([c for distance, c in far if distance == least], key, now)
+            capture = self._nearest_of([c for distance, c in far if distance == least], now)
             rule, varies = None, self._varies(given, capture, asked.parts)
             if varies and accepted.level < LEVELS.index("varies"):
                 continue
@@ -440,7 +417,7 @@ class Matcher:
                 rivals += [(a, c * masked, recorded[a][-1][1]) for a, c in ranked if a != answer]
                 lookup.rivals = partial(_rivals, lookup, rivals[:RIVALS], why)
             return lookup
-        return missed
+        return Lookup(MISS, None, None, key, request)
 
     @staticmethod
     def _varies(given: Sequence[tuple[Observation, Capture]], chosen: Capture, parts: Parts) -> str:
@@ -454,25 +431,23 @@ class Matcher:
         )
         return next(names, "")
 
-    def _file(self, key: Key, captures: list[Capture], now: LookupState, accepted: AcceptLevel) -> Lookup:
+    def _file(self, captures: list[Capture], now: LookupState, accepted: AcceptLevel) -> Lookup:
         """Return the lookup of a file that stays as it is."""
-        fit = self._fit(now.request, captures, key, now, accepted)
+        fit = self._fit(captures, now, accepted)
         if not fit:
-            return Lookup(MISS, None, None, key, now.request, why=tuple(now.why))
-        capture = self._nearest_of(fit, key, now)
-        lookup = self._lookup_of(now.request, key, capture, None, STILL)
+            return Lookup(MISS, None, None, now.key, now.request, why=tuple(now.why))
+        capture = self._nearest_of(fit, now)
+        lookup = self._lookup_of(now.request, now.key, capture, None, STILL)
         lookup.confidence *= now.worth(capture)
         return lookup
 
-    def _fit(
-        self, request: Request, captures: list[Capture], key: Key, now: LookupState, accepted: AcceptLevel
-    ) -> list[Capture]:
+    def _fit(self, captures: list[Capture], now: LookupState, accepted: AcceptLevel) -> list[Capture]:
         """Return the captures that may answer, by what the request itself says."""
-        by_rule = accepted.by_rule and not opens_socket(request)
-        fit = [c for c in captures if by_rule or c.key == key.canonical]
+        by_rule = accepted.by_rule and not opens_socket(now.request)
+        fit = [c for c in captures if by_rule or c.key == now.key.canonical]
         if accepted.level == 0:
-            fit = [c for c in fit if c.exact == key.exact]
-        secret = self._same_secrets(request, fit, key)
+            fit = [c for c in fit if c.exact == now.key.exact]
+        secret = self._same_secrets(fit, now)
         if fit and not secret:
             now.why.append("password")
         fit = captures_that_fit(_of_top_layers(secret), now)
@@ -486,24 +461,23 @@ class Matcher:
         rule = rules_that_join(request, group.request(capture), self.rules.rules, issued)
         return "irrelevant" if rule is None and irrelevant(request) else rule
 
-    def _same_secrets(self, request: Request, captures: list[Capture], key: Key) -> list[Capture]:
+    def _same_secrets(self, captures: list[Capture], now: LookupState) -> list[Capture]:
         """Return the captures whose secrets are not proved to be others than those of a request."""
+        request, key = now.request, now.key.canonical
         if PREFIX not in request.url and PREFIX.encode() not in unpacked_body(request):
             return captures
         group = self.group(request.url)
-        return [
-            c for c in captures if c.key == key.canonical or not other_secrets(request, group.request(c))[1]
-        ]
+        return [c for c in captures if c.key == key or not other_secrets(request, group.request(c))[1]]
 
-    def _nearest_of(self, captures: Sequence[Capture], key: Key, now: LookupState) -> Capture:
+    def _nearest_of(self, captures: Sequence[Capture], now: LookupState) -> Capture:
         """Return, of captures with equal answers, the one nearest to the request and to where the session is."""
         own = now.followed_among(list(captures))
         end = now.followed.end
         return min(
             captures,
             key=lambda c: (
-                c.exact != key.exact,
-                c.key != key.canonical,
+                c.exact != now.key.exact,
+                c.key != now.key.canonical,
                 c.session != own,
                 c.begin < end,
                 abs(c.begin - end),
@@ -595,10 +569,9 @@ class Matcher:
         `session` is a copy of the client's (`Session.copied`): this may take long, in a thread beside lookups.
         """
         request = request.derived("signed in", Request.signed_in)
-        found = self._same(request, request_key(request))
         site = site_of(request.url)
         past = session.past.get(site) or SessionPast()
-        stored, *_ = self._as_recorded(request, found, session, past, self._accepts[accept])
+        stored = self._as_recorded(self._form(request), session, past, self._accepts[accept]).request
         evidence = self.evidence(site)
         evidence.foresee(evidence.model_request(stored, {}))
         self.twins(stored)
@@ -606,28 +579,59 @@ class Matcher:
         self.group(stored.url).compared = True
         return stored
 
-    def _as_recorded(
-        self,
-        request: Request,
-        found: list[Capture],
-        session: Session,
-        past: SessionPast,
-        accepted: AcceptLevel,
-    ) -> tuple[Request, Mapping[str, str], bool]:
-        """Return a request as the recorder would have stored it, the ids that are new in it, and whether any was drawn.
+    def _form(self, request: Request) -> StoredForm:
+        """Return a request as it was sent, with the captures of its key."""
+        key = self._key(request) if is_plain(request) else request_key(request)
+        return StoredForm(request, key, self._same(request, key))
 
-        `found` are the captures with its key.
-        """
-        asked, ids = request, drawn_ids.NONE
-        if accepted.by_rule and not found:
-            request, ids = self.drawing.with_recorded_ids(request, session)
-        drawn = request is not asked
-        if drawn:
-            found = self._same(request, request_key(request))
-        minded = depends_on_secret(request, given=bool(past.given))
-        if not found or minded or any(is_secret_relevant(c) for c in found):
-            request = self._recognised(request, found, session, minded)
-        return request, ids, drawn
+    def _rewritten(
+        self,
+        form: StoredForm,
+        request: Request,
+        rules: Iterable[str] = (),
+        ids: Mapping[str, str] = drawn_ids.NONE,
+        most: float = 1.0,
+    ) -> StoredForm:
+        """Return the form with another request in its place, which `rules` join with it; of that an answer is worth `most`."""
+        if request is form.request:
+            return form
+        new = self._form(request)
+        new.rules, new.ids, new.most = [*form.rules, *rules], {**form.ids, **ids}, min(form.most, most)
+        return new
+
+    def _as_recorded(
+        self, form: StoredForm, session: Session, past: SessionPast, accepted: AcceptLevel
+    ) -> StoredForm:
+        """Return a request as the recorder would have stored it, by what its session has sent and been given before."""
+        if accepted.by_rule and session.returned and not form.candidates:
+            request = echoes.as_recorded(form.request, session.returned)
+            form = self._rewritten(form, request, [rule.id for rule in self.rules.rules if rule.returns])
+        if accepted.by_rule and not form.candidates:
+            request, new = self.drawing.with_recorded_ids(form.request, session)
+            most = drawn_ids.highest_confidence(form.request, {**session.drawn_ids, **new})
+            form = self._rewritten(form, request, [drawn_ids.RULE], new, most)
+        minded = depends_on_secret(form.request, given=bool(past.given))
+        if not form.candidates or minded or any(is_secret_relevant(c) for c in form.candidates):
+            request = self._recognised(form.request, form.candidates, session, minded)
+            if session.secrets is not None and session.secrets.stands_in(request):
+                form = self._rewritten(form, request, [REDACTED], most=drawn_ids.DRAWN)
+            else:
+                form = self._rewritten(form, request)
+        unknown = accepted.by_rule and not form.candidates
+        if unknown and (address := self.group(form.request.url).posted(form.request)):
+            request = Request("GET", address, form.request.headers)
+            form = self._rewritten(form, request, [POSTED], most=drawn_ids.DRAWN)
+        return form
+
+    def _with_new_draws(self, form: StoredForm, session: Session) -> StoredForm:
+        """Return the form with recorded values in place of ids that its client drew for it, and of the moment that it names."""
+        now = time.time()
+        if new := self.drawing.ids_drawn(form.request, session, now):
+            request = drawn_ids.as_recorded(form.request, new)
+            most = drawn_ids.highest_confidence(form.request, new)
+            form = self._rewritten(form, request, [drawn_ids.RULE], new, most)
+        timed = self.drawing.with_recorded_moment(form.request, session, now)
+        return form if timed is None else self._rewritten(form, timed, [TIMED], most=drawn_ids.DRAWN)
 
     def _recognised(self, request: Request, found: list[Capture], session: Session, minded: bool) -> Request:
         """Return the request with its secrets by their pseudonyms; itself where it has none.

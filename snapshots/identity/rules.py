@@ -127,6 +127,7 @@ class Rule:
     # the removed values never decide: answers that differ also differ for identical requests
     certain: bool = False
     echoed: bool = False  # the answer repeats the blanked values
+    returns: bool = False  # and what it leads to sends them back, as a sign-in does
     own: bool = False  # a user's, who knows that the values decide nothing
 
 
@@ -824,6 +825,7 @@ def _rule(item: Any, name: str) -> Rule:
         "doubted",
         "certain",
         "echoed",
+        "returns",
     }
     if odd := sorted(set(item) - known):
         raise UsageError(f"{name}: rule {label}: unknown field {odd[0]!r}")
@@ -852,6 +854,7 @@ def _rule(item: Any, name: str) -> Rule:
         item.get("doubted") is True,
         item.get("certain") is True,
         item.get("echoed") is True,
+        item.get("returns") is True,
     )
 
 

@@ -1360,7 +1360,7 @@ class Socket:
     the player has taken its turn. `on_message()` is called on a recorded one. `on_doubt()` is called where the recorded
     conversations differ, and with each later answer; it returns whether to go on. `in_thread` runs the matching of a large
     message, or of any in a long conversation, on a thread; frames that come meanwhile wait. `read_on()` is called when all
-    bytes that were fed have been processed.
+    bytes that were fed have been processed. `marked`: a page waits for marks between the server's messages (`MISSED`, `REST`).
     """
 
     def __init__(
@@ -1381,13 +1381,13 @@ class Socket:
         self._read_on = read_on
         self._write = write
         self._close = close
-        self._strayed = on_stray
-        self._told = on_message
-        self._doubted = on_doubt
-        self._noted = False  # that what is said here is doubted
+        self._on_stray = on_stray
+        self._on_message = on_message
+        self._on_doubt = on_doubt
+        self._doubt_noted = False  # that what is said here is doubted
         self._secrets = secrets or Secrets()
         self._marked = marked
-        self._aside = in_thread
+        self._in_thread = in_thread
         self._judging: asyncio.Task[None] | None = None
         # what came while a message was judged, or waited for its turn
         self._later: list[Callable[[], None]] = []
@@ -1510,10 +1510,10 @@ class Socket:
         if self._judging is not None:
             self._later.append(lambda: self._play(turn, message))
             return
-        if self._aside is None or not (self._player.long or len(message) > LARGE):
+        if self._in_thread is None or not (self._player.long or len(message) > LARGE):
             turn()()
             return
-        in_thread = self._aside
+        in_thread = self._in_thread
 
         async def judge() -> None:
             done: list[Callable[[], None]] = []
@@ -1541,13 +1541,13 @@ class Socket:
         expected = self._player.next_expected()
         answer = self._player.receive(message)
         if answer is None:  # the socket stays open: what was recorded may still be said
-            note_miss = self._strayed(expected, message)
+            note_miss = self._on_stray(expected, message)
             return lambda: self._stray(note_miss)
         # a client that hears of no doubt takes this answer for sure
         again = bool(answer) and not self._player.lives
 
         def tell() -> None:
-            self._told()
+            self._on_message()
             self._say(answer, again=again)
 
         return tell
@@ -1558,11 +1558,11 @@ class Socket:
 
     def _say(self, messages: list[Payload], *, again: bool = False) -> None:
         """Send messages and note their doubt; with `again`, also doubt that was noted before."""
-        self._noted = self._noted and not again
+        self._doubt_noted = self._doubt_noted and not again
         due = messages or self._player.silent or self._player.close is not None
-        if due and self._player.ambiguous and not self._noted:
-            self._noted = True
-            if not self._doubted():
+        if due and self._player.ambiguous and not self._doubt_noted:
+            self._doubt_noted = True
+            if not self._on_doubt():
                 self.tell_missed()  # as after a message that was not recorded, the socket stays open
                 messages = []
         for what in map(self._secrets.to_live, messages):

@@ -7,12 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from itertools import pairwise
 
 from stillweb.snapshots.capture import Capture, Response
+from stillweb.snapshots.dates import seconds_of
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http.encodings import EncodingProblem, decode
@@ -150,13 +151,13 @@ _TOKEN_FIELDS = tuple(
 # How long an answer took to make: "took 0.0001 sec", "generated in 12 ms", "(0.003 s)", "took":12. Whole seconds may be anything else.
 _TOOK = r"(?:\d{1,6}\.\d{1,9}|0|\d{1,6}(?=\s?m))\s?(?:m?s|m?secs?|(?:milli)?seconds?)\b"
 _MADE = r"(?:generat|render|execut|process|creat|load|serv|complet|finish)ed\sin"
-_SPAN = r"(?:\w{0,16}(?:query|execution|processing|response|request|render|search)_?time\w{0,12}|took|qtime)"
+_SPAN = r"(?:\w{0,16}(?:query|execution|processing|response|request|render|search|cpu|wall)_?time\w{0,12}|took|qtime)"
 _TOOK_FIELDS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"\b(?:took|taken|elapsed|usage|{_MADE}):?\s(?:about\s)?({_TOOK})",
         r"\((0\.\d{2,9}\s?s(?:ec)?(?:onds)?)\)",
-        rf"""["']{_SPAN}["']\s?:\s?(\d{{1,9}}(?:\.\d{{1,9}})?)(?=[\s,}}\]])""",
+        rf"""["']{_SPAN}["']\s?:\s?["']?(\d{{1,9}}(?:\.\d{{1,9}})?)(?=[\s,}}\]"'])""",
     )
 )
 _TOOK_WORDS = "ook", "aken", "lapsed", "sage", "ed in", "(0.", "ime"
@@ -198,6 +199,7 @@ _MOMENT = re.compile(
     # seconds, milliseconds or microseconds since 1970
     rb"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6})?(?:\.\d{1,9})?(?![\w.])"
     rb"|(?<!\d)20\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    rb"|(?<![\w.])20\d\d[01]\d[0-3]\dT?[0-2]\d[0-5]\d[0-6]\d(?![\w.])"
 )
 NOW = 3.0  # s between an answer's Date and a moment in it that tells when it was made
 
@@ -214,15 +216,11 @@ def _without_now(body: bytes, date: str | None) -> bytes:
 
     def blanked(match: re.Match[bytes]) -> bytes:
         text = match[0].decode()
-        try:
-            if "-" in text:
-                moment = datetime.fromisoformat(text)
-                seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-            else:
-                seconds = float(text) / 10 ** (len(text.partition(".")[0]) - 10)
-        except ValueError:  # 30 February
-            return match[0]
-        return b"~" if abs(seconds - made) <= NOW else match[0]
+        if text.startswith("1"):
+            seconds: float | None = float(text) / 10 ** (len(text.partition(".")[0]) - 10)
+        else:
+            seconds = seconds_of(text)
+        return b"~" if seconds is not None and abs(seconds - made) <= NOW else match[0]
 
     return _MOMENT.sub(blanked, body)
 

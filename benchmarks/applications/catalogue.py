@@ -1510,11 +1510,11 @@ def _wiki(path: str) -> Act:
 
 
 def _mediawiki_login(password: str) -> Act:
-    return acts(("open", "?title=Special:UserLogin"), ("rest", "2500"), ("fill", "#wpName1", "Ada"), ("fill", "#wpPassword1", password), ("click", "#wpLoginAttempt"))  # fmt: skip
+    return acts(("open", "?title=Special:UserLogin"), ("rest", "2500"), ("fill", "#wpName1", "Ada"), ("fill", "#wpPassword1", password), ("click", "#wpLoginAttempt"), ("rest", "2500"))  # fmt: skip
 
 
 def _mediawiki_edit(title: str, text: str) -> Act:
-    return acts(("open", f"?title={title}&action=edit"), ("rest", "2500"), ("fill", "#wpTextbox1", text), ("fill", "#wpSummary", "Said more"), ("press", "#wpSummary", "Tab"), ("rest", "1500"), ("click", "#wpSave"))  # fmt: skip
+    return acts(("open", f"?title={title}&action=edit"), ("rest", "2500"), ("fill", "#wpTextbox1", text), ("fill", "#wpSummary", "Said more"), ("press", "#wpSummary", "Tab"), ("rest", "1500"), ("click", "#wpSave"), ("rest", "2500"))  # fmt: skip
 
 
 MEDIAWIKI = Application(
@@ -1536,11 +1536,11 @@ MEDIAWIKI = Application(
         "edit": _mediawiki_edit("Tea", "Tea needs [[water]] and a pot."),
         "front": _mediawiki_edit("Main_Page", "All on [[Tea]]."),
         "tea": _wiki("?title=Tea"),
-        "history": acts(("open", "?title=Tea"), ("rest", "2500"), ("click", "#ca-history a")),
-        "compare": acts(("open", "?title=Tea&action=history"), ("rest", "2500"), ("click", ".historysubmit >> nth=0")),
-        "search": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("fill", "#searchInput", "needs"), ("press", "#searchInput", "Enter")),
+        "history": acts(("open", "?title=Tea"), ("rest", "2500"), ("click", "#ca-history a"), ("rest", "2500")),
+        "compare": acts(("open", "?title=Tea&action=history"), ("rest", "2500"), ("click", ".historysubmit >> nth=0"), ("rest", "2500")),
+        "search": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("fill", "#searchInput", "needs"), ("press", "#searchInput", "Enter"), ("rest", "2500")),
         "changes": _wiki("?title=Special:RecentChanges"),
-        "unwatch": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("click", "#ca-unwatch a"), ("see", "#ca-watch")),
+        "unwatch": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("click", "#ca-unwatch a"), ("see", "#ca-watch"), ("rest", "2500")),
         "watched": _wiki("?title=Special:EditWatchlist/raw"),
         "links": _wiki("?title=Special:WhatLinksHere/Tea"),
         "all": _wiki("?title=Special:AllPages"),

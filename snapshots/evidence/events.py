@@ -25,16 +25,16 @@ from stillweb.snapshots.words import whole_number
 from stillweb.snapshots.yielding import free, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
-_ACTION = re.compile(
-    r"^(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)$"
-)
+_ACTION = r"(?:action|act|op|operation|cmd|command|do|task|event|method|_method|intent|__EVENTTARGET)"
+_ACTION_NAME = re.compile(_ACTION)
+_ACTION_VALUE = re.compile(rf"(?:^|,){_ACTION}=([^,]*)")
 ACKNOWLEDGEMENT = 200  # bytes; a shorter JSON answer may say no more than "done"
 ACKNOWLEDGED = 1 << 16  # bytes of the answer to a write that are looked at
 _WORDS = re.compile(r"[a-z]+")
 _REFUSING = re.compile(r"error|fail|invalid|denied", re.IGNORECASE)
-# Words in the path of a write that says who asks
+# Words in the path of a write that says who asks, or in the action that it names
 _SIGNING = set("auth login logoff logon logout session sessions signin signoff signon signout sso".split())  # noqa: SIM905
-# Words in the path of a POST that does something, however long its answer in JSON
+# The same of a POST that does something, however long its answer in JSON
 _DOING = _SIGNING | set(
     """
     add append insert create new remove delete cart basket bag order orders checkout buy purchase vote upvote
@@ -118,7 +118,7 @@ def event_of(
     elif asked.operation and asked.changes is not True:
         kind = "weak write" if asked.changes is None else "choosing GET"
     elif request.method == "POST" and status == 200 and "json" in media:
-        asks = size >= ACKNOWLEDGEMENT and _DOING.isdisjoint(_WORDS.findall(asked.path.lower()))
+        asks = size >= ACKNOWLEDGEMENT and _DOING.isdisjoint(_deed(asked.path, asked.words[1]))
         kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
@@ -154,7 +154,7 @@ def _asked(request: Request, key: str) -> _Asked:
         operation = " ".join(o.text or " ".join(o.names) for o in found)
         changing = {o.changes for o in found}
         changes = True if True in changing else None if None in changing else False if found else None
-        actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION.match(n)}
+        actions = {f"{n}={v[:60]}" for n, v in parameters if _ACTION_NAME.fullmatch(n)}
         if len(parameters) <= MOST:
             actions |= {_unnumbered(n) for n, _ in parameters}
         else:
@@ -184,10 +184,16 @@ def shortened(text: str) -> str:
     return f"{text[:LONG]}~{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def signs_in(event: Event) -> bool:
-    """Return True if a write sends a password, or says by its path that who asks is another one from now on."""
-    path = event.type.split(" ")[1].lower()
-    return not _SIGNING.isdisjoint(_WORDS.findall(path)) or any(PREFIX in v for _, v in event.parameters)
+def signs_in(event: Event, given: Collection[str]) -> bool:
+    """Return True if a write sends a password, which the site has not `given`, or says that who asks is another one from now on."""
+    _, path, names = event.type.split(" ")[:3]
+    sent = (v for _, v in event.parameters if PREFIX in v)
+    return not _SIGNING.isdisjoint(_deed(path, names)) or any(v not in given for v in sent)
+
+
+def _deed(path: str, names: str) -> list[str]:
+    """Return the words that say what a write does: of its path, and of the action that a parameter names."""
+    return _WORDS.findall(" ".join([path, *_ACTION_VALUE.findall(names)]).lower())
 
 
 def stated_status(response: Response) -> int:
@@ -282,21 +288,16 @@ class History:
         """Return a name for the events before `place`, equal for equal events; "" without events."""
         return f"{self.marks[place]:016x}" if place else ""
 
-    def before(self, mates: Collection[int]) -> int:
-        """Return the place before the last events, if their keys are all among `mates`."""
-        place = len(self.events)
-        while place and self.events[place - 1].key in mates:
-            place -= 1
-        return place
-
-    def add(self, event: Event, mates: Collection[int] = ()) -> None:
-        """Append `event`, in the order of keys among the last events if those are among its `mates`."""
-        later = [e for e in self.events[self.before(mates) :] if e.key > event.key]
+    def add(self, event: Event, since: int | None = None) -> None:
+        """Append `event`, in the order of keys among those `since` a place."""
+        first = len(self.events) if since is None else since
+        while first < len(self.events) and self.events[first].key <= event.key:
+            first += 1
+        later = self.events[first:]
         if later:
-            moved = self.events[self.events.index(later[0], self.before(mates)) :]
-            for _ in moved:
+            for _ in later:
                 self.drop()
-            for one in (event, *moved):
+            for one in (event, *later):
                 self.add(one)
             return
         self._places.setdefault(event.type, []).append(len(self.events))

@@ -735,5 +735,5 @@ class Matcher:
             past.last[event.key] = event.answer
         if event.kind == "beacon" or (event.safe and event.kind in evidence.forgets):
             return False
-        past.history.add(event, evidence.mates.get(event.key, ()))
+        evidence.note(past, event)
         return True

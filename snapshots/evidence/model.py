@@ -129,8 +129,9 @@ class Model:
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
-        # keys of what was under way at once with a request
-        self.mates: dict[int, set[int]] = defaultdict(set)
+        # keys of concurrent reads: of each group by the mark before it, and of each read all that were ever concurrent with it
+        self._groups: dict[int, set[frozenset[int]]] = defaultdict(set)
+        self._mates: dict[int, set[int]] = defaultdict(set)
         self._led_on = set[str]()  # types of writes that are answered by a redirect
         before: dict[tuple[str, int], int] = {}
         moments: dict[str, tuple[int, list[Event]]] = {}
@@ -195,14 +196,31 @@ class Model:
 
     def _happen(self, history: History, reads: list[Event]) -> None:
         """Append requests that were under way at once, in the order of their keys."""
+        if reads:
+            self._groups[history.marks[-1]].add(frozenset(e.key for e in reads))
         for event in sorted(reads, key=lambda e: e.key):
             history.add(event)
             if len(reads) > 1:
-                self.mates[event.key].update(e.key for e in reads if e is not event)
+                self._mates[event.key].update(e.key for e in reads if e is not event)
+
+    def since(self, key: int, history: History) -> int:
+        """Return the place in a history from which on all events are concurrent with a request.
+
+        Where a recorded history began likewise, its groups of concurrent reads decide; elsewhere any pair that was ever concurrent counts.
+        """
+        mates, end = self._mates.get(key, set()), len(history)
+        keys, place = {key}, end
+        while True:
+            if any(keys <= group for group in self._groups.get(history.marks[place], ())):
+                return place
+            if not place or history.events[place - 1].key not in mates:
+                return place
+            place -= 1
+            keys.add(history.events[place].key)
 
     def past(self, key: int, history: History) -> tuple[History, int]:
         """Return the events before a request after `history`: of concurrent requests, only equal ones count."""
-        place = history.before(self.mates.get(key, ()))
+        place = self.since(key, history)
         equal = (
             [e for e in history.events[place:] if e.key == key] if len(self.targets[key].answers) > 1 else []
         )

@@ -52,9 +52,12 @@ _TOLD_ELSEWHERE = re.compile(
     r"|accept-encoding|accept-language|cookie2?|authorization|sec-websocket-.*|warcprox-.*"
 )
 # By name and value of a cookie, the event that gave it, and its number among those that this gave; by name and event, the last of these;
-# by `REPEATED` and request, how many keys it was sent with; by that and a key, its number among them
+# by `REPEATED` and request, how many keys it was sent with; by that and a key, its number among them; by `FLEETING` and a cookie, 1
 Given = dict[tuple[str, str], tuple[str, int]]
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
+FLEETING = (
+    "fleeting"  # with a name and value, of a cookie that lives so shortly that by chance it is sent or not
+)
 REPEATED = "idempotency-key"  # a request with the key of an earlier one repeats it, and is answered alike
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or say nothing of what is chosen.
@@ -178,6 +181,8 @@ def cookie_parts(request: Request, given: Given) -> dict[str, str]:
             later = given[name, giver][1] - number if number else 0
             found[f"~cookie given {name}"] = "given"
             found[f"~cookie giver {name}"] = f"{giver} {later} later" if later else giver
+        elif number_of(given, FLEETING, f"{name}={value}"):
+            found[f"~cookie fleeting {name}"] = value
         else:
             found[f"~cookie {name}"] = value
     return found

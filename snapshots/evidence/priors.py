@@ -97,6 +97,7 @@ PARTS = {
     r"cookie (.*lang.*|.*locale.*|.*currency.*|.*theme.*|.*user.*|.*sort.*|.*country.*)": 0.3,
     r"cookie (given|giver) .*(csrf|xsrf).*": 0.01,
     r"cookie giver .*": 0.15,
+    r"cookie fleeting .*": 0.005,
     r"cookie given .*(sess|sid|auth|login|jwt|remember).*": 0.3,
     r"cookie given .*": 0.2,
     r"cookie .*": 0.05,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
@@ -15,10 +16,11 @@ from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in
-from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching
+from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching, SessionPast
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
+    FLEETING,
     GIVEN,
     REPEATED,
     Given,
@@ -49,6 +51,7 @@ from stillweb.snapshots.warc.messages import set_cookies
 WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
 SIGNED_IN = "signed in "  # begins the mark of a cookie that a sign-in gave
+_SHORTLY = re.compile(r";\s*max-age\s*=\s*[1-5]?\d\s*(?:;|$)", re.IGNORECASE)  # less than a minute
 CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
 
 
@@ -81,7 +84,7 @@ class SiteEvidence:
         self._site = site
         found = self._recorded()
         self.size = len(found)  # captures that it was read from
-        self.issued = self._find_issued(found)
+        self.issued, self._given = self._find_issued(found)
         # keys of requests with a moment far from when they were made: no clock
         self.moments: set[str] = set()
         names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
@@ -190,10 +193,10 @@ class SiteEvidence:
         """Return True if the model was learnt."""
         return self._learnt is not None
 
-    @property
-    def mates(self) -> Mapping[int, Collection[int]]:
-        """Map the key of each event to the keys of the events concurrent with it; empty before the model is learnt."""
-        return self._learnt.model.mates if self._learnt is not None else {}
+    def note(self, past: SessionPast, event: Event) -> None:
+        """Append an event to a session's history, concurrent ones in the order in which the model keeps them."""
+        since = self._learnt.model.since(event.key, past.history) if self._learnt is not None else None
+        past.history.add(event, since)
 
     def foresee(self, asked: ModelRequest) -> None:
         """Compute in advance what the model caches for the recorded requests that may answer a request."""
@@ -271,9 +274,7 @@ class SiteEvidence:
 
     def known_issued(self, request: Request) -> Issued:
         """Return the places in which the recording shows values that the site gave out to be sent back once."""
-        if request.method in SAFE_METHODS or not self.issued:
-            return NOTHING
-        return self.issued.get(path_of(request.method, split_url(request.url)[0]), NOTHING)
+        return _places(self.issued, request)
 
     def _issued(self, request: Request) -> tuple[Issued, list[str]]:
         """Return where a write holds values that the site gave out, and the values."""
@@ -281,8 +282,8 @@ class SiteEvidence:
             return NOTHING, []
         return issued_in(request, self.known_issued(request))
 
-    def _find_issued(self, found: list[Capture]) -> dict[str, frozenset[str]]:
-        """Return the places of values that the site gave out, by method and path."""
+    def _find_issued(self, found: list[Capture]) -> tuple[dict[str, Issued], dict[str, Issued]]:
+        """Return the places of values that the site gave out to be sent back once, by method and path, and of all that it gave out."""
         store = self._matcher.snapshot
         sessions: dict[tuple[int, str], list[tuple[Capture, ParsedRequest | None]]] = defaultdict(list)
         found_any = False
@@ -292,7 +293,9 @@ class SiteEvidence:
                 parsed = parse(request)
                 found_any = True
             sessions[layer_of(c.filename), c.session].append((c, parsed))
-        return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1)) if found_any else {}
+        if not found_any:
+            return {}, {}
+        return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1))
 
     def is_static(self, capture: Capture) -> bool:
         """Return True for a file that stays as it is."""
@@ -349,9 +352,17 @@ class SiteEvidence:
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)
             event = replace(event, parameters=parameters, ids=event.ids.difference(named))
-        if event.kind in ("write", "weak write") and request.method not in SAFE_METHODS and signs_in(event):
-            event = replace(event, kind="sign-in")
+        if event.kind in ("write", "weak write") and request.method not in SAFE_METHODS:
+            _, values = issued_in(request, _places(self._given, request))
+            if signs_in(event, values):
+                event = replace(event, kind="sign-in")
         return ModelRequest(event, parts, normal)
+
+
+def _places(by_path: Mapping[str, Issued], request: Request) -> Issued:
+    if request.method in SAFE_METHODS or not by_path:
+        return NOTHING
+    return by_path.get(path_of(request.method, split_url(request.url)[0]), NOTHING)
 
 
 def response_facts(store: Store, capture: Capture) -> Response:
@@ -423,6 +434,8 @@ def keep_given(given: Given, request: Request, head: Response, asked: ModelReque
         name, equals, value = (part.strip() for part in line.partition(";")[0].partition("="))
         if equals:
             cookie, had = (name, value.strip('"')), None
+            if _SHORTLY.search(line):
+                given[FLEETING, "=".join(cookie)] = "", 1
             if f"~cookie giver {name}" in asked.parts:
                 had = given.get((name, sent[name]), (f"brought {sent[name]}", 0))
             renewed = had and (asked.event.safe or (had[0].startswith(SIGNED_IN) and not signs_in))

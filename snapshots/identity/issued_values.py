@@ -128,8 +128,8 @@ class IssuedValue:
 def find_issued(
     sessions: Iterable[Sequence[tuple[Capture, ParsedRequest | None]]],
     read_response: Callable[[Capture], Response],
-) -> dict[str, frozenset[str]]:
-    """Return the places of issued, ever-changing values, by method and path.
+) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """Return by method and path the places of values that were always issued: of those that change at every visit, and of all.
 
     `sessions` are lines of exchanges in order; the parsed request is None where it can hold no such value.
     """
@@ -163,10 +163,15 @@ def find_issued(
                     sent[where].append(IssuedValue(capture, value.text, source, bool(secrets - {value.text})))
             if not capture.mime.startswith(("image/", "video/", "audio/", "font/")):
                 earlier.append(capture)
-    for where, items in sent.items():
-        if where not in unsourced and _changes_at_every_visit(where[1], items, text, read_response):
-            found[where[0]].add(where[1])
-    return {path: frozenset(names) for path, names in found.items()}
+    every: dict[str, set[str]] = defaultdict(set)
+    for (path, place), items in sent.items():
+        if (path, place) in unsourced:
+            continue
+        every[path].add(place)
+        if _changes_at_every_visit(place, items, text, read_response):
+            found[path].add(place)
+    changing, given = ({path: frozenset(places) for path, places in one.items()} for one in (found, every))
+    return changing, given
 
 
 def _changes_at_every_visit(

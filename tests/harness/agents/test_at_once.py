@@ -64,7 +64,7 @@ def after(wait: Callable[[str], float], policy: Callable[[Asked], Said] = says) 
     return late
 
 
-def shuffling(seed: int, most: float = 0.03) -> Callable[[str], float]:
+def shuffling(seed: int, most: float = 0.1) -> Callable[[str], float]:
     numbers, lock = random.Random(seed), threading.Lock()
 
     def wait(text: str) -> float:

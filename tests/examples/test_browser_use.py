@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +64,17 @@ class Birds(Web):
         self.say(200, *chat_answer(sent, json.dumps(model(prompt))))
 
 
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """A folder whose name leaves room for that of Chromium's socket."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.whole_browser
-def test_recorded_once_it_replays_with_its_model_taped(tmp_path: Path) -> None:
+def test_recorded_once_it_replays_with_its_model_taped(tmp_path: Path, short_folder: str) -> None:
     if not PYTHON.exists():
         pytest.skip("no browser-use: ./setup.sh --peers installs it")
     snap = str(tmp_path / "snap")
@@ -75,7 +84,8 @@ def test_recorded_once_it_replays_with_its_model_taped(tmp_path: Path) -> None:
 
     def run(*words: str, key: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from stillweb.harness.cli import main; main()", *words, *local]
-        return subprocess.run([*command, "--", str(PYTHON), "agent.py"], cwd=ROOT / "examples/browser-use", input=ASKED,
+        agent = ["env", f"TMPDIR={short_folder}", str(PYTHON), "agent.py"]  # it leaves its folders there
+        return subprocess.run([*command, "--", *agent], cwd=ROOT / "examples/browser-use", input=ASKED,
                               env={**environment, "OPENAI_API_KEY": key}, capture_output=True, text=True, timeout=STARTS)  # fmt: skip
 
     with served(Birds, ("birds.example", "model.example"), tmp_path) as origin:

@@ -31,9 +31,8 @@ from stillweb.snapshots.words import pluralize, sized
 if TYPE_CHECKING:
     from stillweb.snapshots.text.freezing import Workers
 
-SealProgress = Callable[
-    [int, int], None
-]  # done, in all: bytes to index, if there is no index, then texts, then bytes to pack
+# done, in all: bytes to index, if there is no index, then texts, then bytes to pack
+SealProgress = Callable[[int, int], None]
 MOST_TOLD = 20  # most lines of each kind about single texts
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # date of every zip entry: the bytes don't depend on the time of sealing
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -275,7 +275,7 @@ class Writer:
         return (name, offset, length), at
 
     def _other(
-        self, kind: str, uri: str, date: str, media: str, block: bytes, extra: list[tuple[str, str]]
+        self, kind: str, uri: str, date: str, media: str, block: bytes, extra: Sequence[tuple[str, str]] = ()
     ) -> str:
         """Store a record that is not an exchange; return its payload digest."""
         packed, value = self._packer.plain(kind, uri, date, media, block, extra)
@@ -293,19 +293,14 @@ class Writer:
         data: bytes,
         *,
         timestamp: datetime | None = None,
-        extra: Mapping[str, str] | None = None,
     ) -> str:
         """Store a view's resource under `urn:{kind}:{address}`; return its digest.
 
-        `kind` is a key of `view.RESOURCES`; `extra` are further WARC fields. Raises UsageError for any other
-        kind.
+        `kind` is a key of `view.RESOURCES`. Raises UsageError for any other kind.
         """
         if kind not in RESOURCES:
             raise UsageError(f"no kind of resource: {kind!r}; known are {', '.join(RESOURCES)}")
-        fields = list((extra or {}).items())
-        return self._other(
-            "resource", f"urn:{kind}:{address}", iso_date(timestamp), RESOURCES[kind], data, fields
-        )
+        return self._other("resource", f"urn:{kind}:{address}", iso_date(timestamp), RESOURCES[kind], data)
 
     def view(self, view: View, resources: Mapping[str, bytes]) -> None:
         """Store a view: its resources (kind -> bytes), its metadata record and its line in the page list."""
@@ -314,7 +309,7 @@ class Writer:
             self.resource(kind, view.address, data, timestamp=moment)
         block = json.dumps(view_to_json(view), sort_keys=True, ensure_ascii=False).encode()
         with self._lock:
-            self._other("metadata", view.address, iso_date(moment), VIEW_MEDIA, block, [])
+            self._other("metadata", view.address, iso_date(moment), VIEW_MEDIA, block)
             self._views[view.address] = view
             self._add_page(page_line(view))
 
@@ -326,7 +321,7 @@ class Writer:
     def metadata(self, uri: str, value: Any, media: str = "application/json", date: str = "") -> None:
         """Store a JSON value as a metadata record, dated now by default."""
         block = json.dumps(value, sort_keys=True, ensure_ascii=False).encode(errors="surrogatepass")
-        self._other("metadata", uri, date or iso_date(None), media, block, [])
+        self._other("metadata", uri, date or iso_date(None), media, block)
 
     def conversion(
         self,

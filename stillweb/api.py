@@ -1042,9 +1042,8 @@ def run(
     if grader_template is not None:
         task_set = with_grader_template(task_set, Path(grader_template))
     spec = name_of(agent)
-    made_agent = load_agent(
-        spec, allow_unconfined=allow_unconfined
-    )  # report its errors before a directory is made
+    # report its errors before a directory is made
+    made_agent = load_agent(spec, allow_unconfined=allow_unconfined)
     paths = _paths(snapshot)
     for sentence in _remarks(spec, made_agent, task_set, paths, at):
         tell(sentence)

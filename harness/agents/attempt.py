@@ -128,9 +128,8 @@ class Attempt:
     # places hidden from programs: the run's directory, tasks, snapshots, tape
     hidden_paths: Sequence[str] = ()
     allow_unconfined: bool = False  # start a program even if the machine lacks a means to confine it
-    confinement: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # which means held its program: held, missing
+    # which means held its program: held, missing
+    confinement: dict[str, list[str]] = field(default_factory=dict)
     _standing: Standing = field(default_factory=Standing)
     _contracts: dict[str, str] | None = None
     _sent: SentMessages = field(default_factory=SentMessages)

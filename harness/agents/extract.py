@@ -134,9 +134,8 @@ def _markdown_tables(text: str) -> list[Table]:
     ruled = False
     for line in [*text.splitlines(), ""]:
         if "|" in line and line.strip():
-            if (
-                _RULE.fullmatch(line) and not ruled and len(current) < 2
-            ):  # below the head; further rules are rows
+            # below the head; further rules are rows
+            if _RULE.fullmatch(line) and not ruled and len(current) < 2:
                 ruled = True
                 continue
             inner = line.strip().removeprefix("|")

@@ -52,9 +52,8 @@ def state_of(url: str, seen: Mapping[str, Any] | None = None) -> State:
         pairs += parse_qsl(parts.fragment.partition("?")[2] or parts.fragment, keep_blank_values=True)
     for name, value in pairs:
         plain = name.lower().replace("_", "").replace("-", "").replace("$", "")
-        if plain in _PAGE and not value.startswith(
-            ("/", "http:", "https:")
-        ):  # a URL, to which a login returns
+        # a URL, to which a login returns
+        if plain in _PAGE and not value.startswith(("/", "http:", "https:")):
             page = value
         elif plain in _SORT:
             sort.append(f"{name}={value}")

@@ -171,9 +171,8 @@ class ScriptAgent:
         bare = value.strip()
         if bare.startswith("{{") and bare.endswith("}}") and bare.count("{{") == 1:
             filled = self._value(bare[2:-2].strip())(**names)
-            return (
-                str(filled) if isinstance(filled, Undefined) else filled
-            )  # str() of it raises, with its name
+            # str() of it raises, with its name
+            return str(filled) if isinstance(filled, Undefined) else filled
         return self._text(value).render(names)
 
 

@@ -107,9 +107,8 @@ def read_records(source: str | Path, *, split: str | None = None) -> Iterator[Re
         raise UsageError(f"{path}: no such file or folder (a set on the hub is hub:<owner>/<name>)")
 
 
-_OTHER = frozenset(
-    ("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json")
-)  # metadata files of the library `datasets`
+# metadata files of the library `datasets`
+_OTHER = frozenset(("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"))
 
 
 def _files(folder: Path, split: str | None) -> list[Path]:
@@ -125,10 +124,8 @@ def _files(folder: Path, split: str | None) -> list[Path]:
     top = [f for f in top if not (f.stem.endswith("_hf") and f.stem.removesuffix("_hf") in stems)]
     if top:
         return top
-    for kinds in (
-        (".json",),
-        (*_LINES, ".parquet"),
-    ):  # per-task files, else the hub's data/test-00000-of-00001.parquet
+    # per-task files, else the hub's data/test-00000-of-00001.parquet
+    for kinds in ((".json",), (*_LINES, ".parquet")):
         below = sorted(f for f in folder.rglob("*") if f.suffix in kinds and f.name not in _OTHER)
         below = [
             f

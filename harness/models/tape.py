@@ -168,7 +168,7 @@ class _Session:
 
 
 class Tape:
-    """Thread-safe tape of model calls. `open` reads the recorded calls; recording appends to them."""
+    """Thread-safe tape of model calls."""
 
     def __init__(
         self,
@@ -179,26 +179,6 @@ class Tape:
         anywhere: bool = False,
         taken_over: int = 0,
     ) -> None:
-        self.path, self.mode, self.part, self._anywhere = path, mode, part, anywhere
-        self._taken_over = taken_over
-        self._lock = threading.RLock()
-        self._sessions: dict[str, _Session] = {}
-        self._generation: dict[str, int] = {}
-        self._begun: set[str] = set()
-        self._snapshot: Any = None
-        self._writer: Any = None
-        self._closed = False
-
-    @classmethod
-    def open(
-        cls,
-        path: Path | None,
-        mode: Mode,
-        part: Path | None = None,
-        *,
-        anywhere: bool = False,
-        taken_over: int = 0,
-    ) -> Tape:
         """Open a tape (a directory or a .wacz file). In `replay` mode it must exist.
 
         New calls go into `part` if given, which `gather` merges later: one directory has one writer.
@@ -208,16 +188,23 @@ class Tape:
         """
         if mode not in MODES:
             raise UsageError(f"--tape: {mode!r} is none of {', '.join(MODES)}")
-        tape = cls(path, mode, part, anywhere=anywhere, taken_over=taken_over)
+        self.path, self.mode, self.part, self._anywhere = path, mode, part, anywhere
+        self._taken_over = taken_over
+        self._lock = threading.RLock()
+        self._sessions: dict[str, _Session] = {}
+        self._generation: dict[str, int] = {}
+        self._begun: set[str] = set()
+        self._snapshot: Any = None
+        self._writer: Any = None
+        self._closed = False
         if mode == "none":
-            return tape
+            return
         if path is None:
             raise UsageError(f"--tape {mode}: needs a path")
         if path.exists():
-            tape._load(path)
+            self._load(path)
         elif mode == "replay":
             raise UsageError(f"{path}: there is no tape to replay; record one with --tape record")
-        return tape
 
     def _load(self, path: Path) -> None:
         from stillweb.snapshots.snapshot import Snapshot
@@ -328,7 +315,7 @@ class Tape:
             raise UsageError(
                 f"{self.path}: {name!r} made concurrent calls, so its first {most} are not known"
             )
-        with Tape.open(path, "record") as copy:
+        with Tape(path, "record") as copy:
             copy._begin_generation(new_name)
             for one in calls:
                 request = self._snapshot.read_request(one.capture)

@@ -91,7 +91,7 @@ def fork_run(path: Path, attempt: str, out: Path, *, step: int, model: str) -> R
     if step > 1 and not tape.exists():
         partial = tape.with_name(".tape")  # renamed once whole, so that a killed fork has no part of it
         shutil.rmtree(partial, ignore_errors=True)
-        with Tape.open(files.tape(settings), "replay") as before:
+        with Tape(files.tape(settings), "replay") as before:
             before.copy_calls(
                 session_of(f"{task.id}/{number}"), step - 1, partial, session_of(f"{task.id}/1")
             )

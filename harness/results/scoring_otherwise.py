@@ -245,8 +245,8 @@ def _asking(new: RunFiles, settings: Settings, tasks: Sequence[Task], before: Pa
     from stillweb.harness.models.client import Judge
     from stillweb.harness.models.tape import Tape
 
-    known = Tape.open(before, "replay").generations if before.exists() else {}
-    with Tape.open(new.tape(settings), settings.tape) as tape:
+    known = Tape(before, "replay").generations if before.exists() else {}
+    with Tape(new.tape(settings), settings.tape) as tape:
 
         def anew(session: str) -> None:
             name = f"{session}/judge"

@@ -80,9 +80,8 @@ def one_line(text: str, most: int = 240) -> str:
     """Return an error text on one line, cut after `most` characters; of a traceback only its last line."""
     before, trace, after = text.partition("Traceback (most recent call last):")
     if trace:
-        lines = [
-            line.strip(" |+-") for line in after.splitlines()
-        ]  # the lines of an exception group begin with bars
+        # the lines of an exception group begin with bars
+        lines = [line.strip(" |+-") for line in after.splitlines()]
         after = next((line for line in reversed(lines) if line), "")
     line = " ".join(f"{before} {after}".replace("### Error\n", "").split())
     return line if len(line) <= most else line[:most] + "…"

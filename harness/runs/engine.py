@@ -30,9 +30,8 @@ class Job:
     attempt: int
     unsolvable: str | None = field(default=None, compare=False)
     known: KnownEnds | None = field(default=None, compare=False, repr=False)
-    again: bool = field(
-        default=False, compare=False
-    )  # the attempt failed before: refused requests are sent again
+    # the attempt failed before: refused requests are sent again
+    again: bool = field(default=False, compare=False)
     # the trace to take the agent's part from, when only its judge is asked again
     judged: Path | None = field(default=None, compare=False)
 

@@ -130,7 +130,7 @@ class RunResources:
 
         path, forked = self.files.tape(self.settings), self.settings.fork
         tape = self._stack.enter_context(
-            Tape.open(
+            Tape(
                 path,
                 self.settings.tape,
                 self.tape_part,

@@ -163,13 +163,8 @@ class Settings:
         """Return the members that the certificate depends on."""
         value = {name: member for name, member in self.to_json().items() if name not in self.PLACES}
         value["env"] = {n: v for n, v in value["env"].items() if not self.PLACE_VARIABLES.fullmatch(n)}
-        for later in (
-            "uploads",
-            "faults",
-            "at",
-            "timing",
-            "fork",
-        ):  # keeps the hash of runs from before these existed
+        # keeps the hash of runs from before these existed
+        for later in ("uploads", "faults", "at", "timing", "fork"):
             if not value[later]:
                 del value[later]
         if self.min_confidence == SERVED:
@@ -263,9 +258,8 @@ class RunFiles:
             )
             if any(one.name not in begun and not one.name.startswith(".") for one in self.path.iterdir()):
                 raise UsageError(f"{self.path}: is not empty and no run; name another directory with -o")
-        self.traces.mkdir(
-            parents=True, exist_ok=True
-        )  # first: this folder marks the directory as a run's even if the process is killed next
+        # first: this folder marks the directory as a run's even if the process is killed next
+        self.traces.mkdir(parents=True, exist_ok=True)
 
     def forget_unbegun(self) -> None:
         """Remove the files of a run in which nothing was done, so that it can be started with other settings.

@@ -354,9 +354,8 @@ class Launch:
         """
         shown, ours = os.pipe()  # the program's own report, closed by its start
         if self.linux:
-            self.libc.prctl(
-                _PR_SET_DUMPABLE, 0
-            )  # the program can't look into this process, nor go to its files
+            # the program can't look into this process, nor go to its files
+            self.libc.prctl(_PR_SET_DUMPABLE, 0)
         program = os.fork()
         if program == 0:
             os.close(shown)
@@ -374,9 +373,8 @@ class Launch:
         _tell(self.channel, self._watch(program))
         if self.limits is None and "namespaces" in self.held:
             with contextlib.suppress(ChildProcessError):
-                while (
-                    True
-                ):  # children of the program may still write for it; the parent ends us when it has waited
+                # children of the program may still write for it; the parent ends us when it has waited
+                while True:
                     os.wait()
         os._exit(0)
 

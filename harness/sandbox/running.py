@@ -56,9 +56,8 @@ class Limits:
     open_files: int | None = 256
     output: int = 10 << 20
     disk: int | None = None
-    processes: int | None = max(
-        256, 16 * (os.cpu_count() or 1)
-    )  # libraries start a thread for each processor
+    # libraries start a thread for each processor
+    processes: int | None = max(256, 16 * (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +233,8 @@ class Channel:
 
     connection: socket.socket
     report: dict[str, Any] = field(default_factory=dict)
-    listeners: list[socket.socket] = field(
-        default_factory=list
-    )  # of the program's network, for the order's ports
+    # of the program's network, for the order's ports
+    listeners: list[socket.socket] = field(default_factory=list)
 
     def receive(self) -> bool:
         """Take in the next report; return False when there will be none."""

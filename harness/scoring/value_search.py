@@ -50,9 +50,8 @@ class ToolOutputIndex:
 
     def _search(self, wanted: str, most: int) -> list[Place]:
         forms = [r"\s+".join(map(re.escape, wanted.split()))]
-        parts = [
-            max(wanted.split(), key=len)
-        ]  # a text without any of these parts can't match: faster than the pattern
+        # a text without any of these parts can't match: faster than the pattern
+        parts = [max(wanted.split(), key=len)]
         if re.fullmatch(r"[1-9]\d{3,40}(\.\d+)?", wanted):
             whole, dot, rest = wanted.partition(".")
             parts.append(re.sub(r"(?<=\d)(?=(?:\d{3})+$)", ",", whole) + dot + rest)

@@ -85,9 +85,8 @@ class _Visits:
         with self._lock:
             visit = self._known.get(name)
             if visit is None:
-                visit = self._known[name] = self._toolset.store.session(
-                    name, faults=False
-                )  # the gateway's own disturb its hosts, too
+                # the gateway's own disturb its hosts, too
+                visit = self._known[name] = self._toolset.store.session(name, faults=False)
             return visit
 
     def forget(self, name: str) -> None:

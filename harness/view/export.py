@@ -161,9 +161,8 @@ def _write_file(linker: _File, site: Site, out: Path, start: str, title: str) ->
             path = linker.todo.pop(0)
             linker.page = linker.names[path]
             page = site.page(*_asked(path))
-            sections.append(
-                Markup(page.body.decode("utf-8"))
-            )  # of a template, which escapes all that it is given
+            # of a template, which escapes all that it is given
+            sections.append(Markup(page.body.decode("utf-8")))
         whole, _ = _one_file(
             site, title, sections, left_out=linker.left_out, untold=max(0, linker.attempts - MOST_ATTEMPTS)
         )

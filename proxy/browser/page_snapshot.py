@@ -116,7 +116,7 @@ STILL = "progress:indeterminate { appearance: none !important }"
 FONTS = 5.0
 
 
-async def take_picture(page: Page, *, full: bool = False) -> bytes:
+async def take_picture(page: Page) -> bytes:
     """Return a PNG of the viewport with animations ended and no caret.
 
     It is retried once, as drawing may be busy. Returns b"" for a document that broke off before it had a
@@ -134,7 +134,6 @@ async def take_picture(page: Page, *, full: bool = False) -> bytes:
                 style=STILL,
                 scale="css",
                 type="png",
-                full_page=full,
                 timeout=SECONDS * 1000,
             )
         except PlaywrightError:

@@ -161,9 +161,8 @@ class Traffic:
     asked: Newest[str] = field(default_factory=lambda: Newest(MOST_REQUESTS, len))
     streams: Newest[str] = field(default_factory=lambda: Newest(MOST_REQUESTS, len))
     blocked: bool = False  # a page wanted a service worker
-    unloaded: Newest[str] = field(
-        default_factory=lambda: Newest(MOST_REQUESTS, len)
-    )  # workers whose script was never loaded
+    # workers whose script was never loaded
+    unloaded: Newest[str] = field(default_factory=lambda: Newest(MOST_REQUESTS, len))
     tabs: int = 0  # tabs that the browser reported, without those that pages are known to have opened
     crowded: bool = False  # windows that pages opened were blocked or closed, since there are too many
     silence: Silence = field(default_factory=Silence)

@@ -129,9 +129,8 @@ def chains(views: Sequence[View]) -> list[Chain]:
                 break
         else:
             found.append(Chain(view.url, view.steps, {depth: view}, view.session))
-    return sorted(
-        found, key=lambda chain: -len(chain.steps)
-    )  # the longest first, so that no long one runs alone at the end
+    # the longest first, so that no long one runs alone at the end
+    return sorted(found, key=lambda chain: -len(chain.steps))
 
 
 def likeness(before: str, after: str) -> float:

@@ -84,9 +84,8 @@ def can_isolate() -> str | None:
         return f"isolation needs Linux network namespaces; this is {sys.platform}"
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # threads and fork: the child only makes system calls
+        # threads and fork: the child only makes system calls
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
         answer = b""

@@ -90,9 +90,8 @@ class RecordingAddon:
         self._drafts: dict[str, Draft] = {}  # by flow id
         self._flows: dict[str, http.HTTPFlow] = {}  # of these
         self._sockets: dict[str, http.HTTPFlow] = {}  # of those, the open web sockets
-        self._tls: WeakValueDictionary[str, SSL.Connection] = (
-            WeakValueDictionary()
-        )  # of origins, by connection
+        # of origins, by connection
+        self._tls: WeakValueDictionary[str, SSL.Connection] = WeakValueDictionary()
         self._early: dict[str, tuple[Draft, http.HTTPFlow]] = {}  # answered before their bodies were whole
         self._names: dict[str, str] = {}  # session of each client connection that gave one with CONNECT
         self._tunnels: dict[str, http.HTTPFlow] = {}  # by client's connection

@@ -318,9 +318,8 @@ class Answerer:
     async def run_in_thread(self, work: Callable[[], None]) -> None:
         """Do some work for an answer on the preparing thread. After a bug there, the answer computes the rest itself."""
         if self._worker is None:
-            self._worker = ThreadPoolExecutor(
-                1, "stillweb-prepare"
-            )  # one: it shares the interpreter with the loop
+            # one: it shares the interpreter with the loop
+            self._worker = ThreadPoolExecutor(1, "stillweb-prepare")
 
         try:
             await asyncio.get_running_loop().run_in_executor(self._worker, run_in_turns, work)

@@ -514,9 +514,8 @@ class _Learned:
     """Values that the client has in place of a conversation's recorded ones, and the rules that were needed to see it."""
 
     ids: dict[str, str] = field(default_factory=dict)  # recorded id -> the client's
-    numbers: dict[object, object] = field(
-        default_factory=dict
-    )  # a number or name by which it counts, likewise
+    # a number or name by which it counts, likewise
+    numbers: dict[object, object] = field(default_factory=dict)
     echoes: list[Echo] = field(default_factory=list)  # values that the server repeats
     counts: dict[Spot, MessageCount] | None = None  # where the client counts, once that was asked for
     rules: dict[str, None] = field(default_factory=dict)  # ids of the rules, in the order of their use

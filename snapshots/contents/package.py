@@ -212,9 +212,8 @@ def rules_from(stored: Sequence[Any]) -> RuleSet:
     joined = RuleSet(
         tuple(r for r in kept if not r.own), tuple(refused for one in found for refused in one.refused)
     )
-    for text in dict.fromkeys(
-        text for one in found for text in one.own
-    ):  # a layer over it need not repeat them
+    # a layer over it need not repeat them
+    for text in dict.fromkeys(text for one in found for text in one.own):
         joined = joined.with_own(text)
     return joined
 
@@ -233,7 +232,6 @@ def describe(
     software: str,
     created: str,
     own: Mapping[str, Any],
-    title: str = "",
     hashes: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """Return datapackage.json for files by full name. `hashes` holds the known hashes by that name."""
@@ -249,7 +247,6 @@ def describe(
     package = {
         "profile": "data-package",
         "wacz_version": WACZ_VERSION,
-        **({"title": title} if title else {}),
         "created": created,
         "modified": created,
         "software": software,

@@ -125,9 +125,8 @@ _OF_PAIRS = ("euc_jp", "gb18030", "big5hkscs", "cp949", "cp932")
 # Encodings that don't have all bytes; those of ISO have none from 0x80 to 0x9F.
 _WITH_GAPS = ("cp1253", "cp1255", "cp1257", "cp874", *(f"iso8859-{part}" for part in (2, 4, 5, 6, 7, 8)))
 _READ_AGAIN = 1 << 18  # bytes of a page
-_NEVER_WRITTEN = dict.fromkeys(
-    (*range(0x80, 0xA0), *range(0xF8F0, 0xF8F4)), "\ufffd"
-)  # what Python's cp932 makes of them
+# what Python's cp932 makes of them
+_NEVER_WRITTEN = dict.fromkeys((*range(0x80, 0xA0), *range(0xF8F0, 0xF8F4)), "\ufffd")
 
 
 def _guess(body: bytes) -> str:

@@ -94,13 +94,8 @@ def capture_line(capture: Capture, identity: str) -> bytes:
     return line_of(*values)
 
 
-BROKEN = (
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    OverflowError,
-)  # raised by `to_capture` for a line that isn't ours
+# raised by `to_capture` for a line that isn't ours
+BROKEN = (ValueError, KeyError, TypeError, IndexError, OverflowError)
 
 
 class BrokenLine(DamagedInput, ValueError):

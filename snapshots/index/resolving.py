@@ -45,9 +45,8 @@ Row = tuple[int, str, bytes, str]
 RECORD_ID: Final = 1
 LINE: Final = 2
 _BEGIN = re.compile(rb'[^ ]* ([0-9]+) \{"url":("(?:[^"\\]|\\.)*")')
-_PLAIN = re.compile(
-    rb',"digest":"([^"\\]*)","length":"([0-9]+)"'
-)  # quotes in values are escaped, so the pattern can't match within the URL before it
+# quotes in values are escaped, so the pattern can't match within the URL before it
+_PLAIN = re.compile(rb',"digest":"([^"\\]*)","length":"([0-9]+)"')
 
 
 def digest_in(line: bytes) -> str:

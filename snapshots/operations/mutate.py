@@ -165,9 +165,8 @@ def _check_css(selector: Any, where: str) -> None:
         raise UsageError(f"{where}: is not a CSS selector: {str(error).splitlines()[0]}") from None
 
 
-Look = Callable[
-    [Snapshot, Sequence[View]], Mapping[str, Mapping[str, bytes]]
-]  # resources by a view's address
+# resources by a view's address
+Look = Callable[[Snapshot, Sequence[View]], Mapping[str, Mapping[str, bytes]]]
 
 
 def mutate(
@@ -524,6 +523,7 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     return (str(soup) if touched else text), problem
 
 
+# elements that a line of text runs through
 _INLINE = frozenset(
     [
         *(
@@ -546,7 +546,7 @@ _INLINE = frozenset(
         ),
         *("s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
     ]
-)  # elements that a line of text runs through
+)
 
 
 def _lines(element: Any) -> Iterator[list[Any]]:

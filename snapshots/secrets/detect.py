@@ -864,9 +864,8 @@ _TEXTS = (
     (0xA0, 31, {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}),
     (0x60, 23, {0x78: 1, 0x79: 2, 0x7A: 4, 0x58: 1, 0x59: 2, 0x5A: 4}),
 )
-_BSON = re.compile(
-    rb"\x02([!-~]{1,100})\0(....)", re.S
-)  # an element of text (https://bsonspec.org/spec.html)
+# an element of text (https://bsonspec.org/spec.html)
+_BSON = re.compile(rb"\x02([!-~]{1,100})\0(....)", re.S)
 
 
 def _prefixed(data: bytes, at: int, after: int) -> NamedSecret | None:

@@ -220,21 +220,8 @@ def _annotations(page: Any) -> _Annotations:
     return found
 
 
-_COMMENTS = (
-    1,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-    12,
-    13,
-    14,
-    15,
-)  # FPDF_ANNOT_TEXT to FPDF_ANNOT_INK, without free text
+# FPDF_ANNOT_TEXT to FPDF_ANNOT_INK, without free text
+_COMMENTS = (1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 _TAG = re.compile(r"<[^>]*>")
 
 

@@ -59,9 +59,8 @@ def build(record: Record) -> Task:
     given = record.data.get("id") or record.data.get("task_id")
     task_id = str(given) if given is not None else hashlib.sha256(problem.encode()).hexdigest()[:16]
     meta: dict[str, Any] = {"set": "browsecomp" if browsing else "browsecomp-lc", "problem": problem}
-    if (
-        canary is not None
-    ):  # so that what holds the plain text also holds the canary, and can be encrypted again
+    # so that what holds the plain text also holds the canary, and can be encrypted again
+    if canary is not None:
         meta["canary"] = canary
     if browsing:
         topic = record.text("problem_topic", required=False)

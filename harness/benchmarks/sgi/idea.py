@@ -181,9 +181,8 @@ def score_idea(task: Task, answer: str | None, context: Context) -> Score:
             {**one, "votes": one["votes"][context.mode]} for one in ballots if context.mode in one["votes"]
         ],
     }
-    if missing[context.mode] and (
-        idea is not None or context.mode == "faithful"
-    ):  # in fixed mode there is no value without an idea, whatever the votes
+    # in fixed mode there is no value without an idea, whatever the votes
+    if missing[context.mode] and (idea is not None or context.mode == "faithful"):
         detail["fault"] = "judge"
     return score_of(metrics, context, detail, problems)
 

@@ -181,9 +181,8 @@ class RecordingProxy(modes.HttpProxy):
         self.broken: dict[Connection, BaseException] = {}  # why connections ended that no side closed
         self.cut: set[Connection] = set()  # clients' connections that end within a body of unknown length
         self.ending: set[Connection] = set()  # origins' connections that take no more requests
-        self.behind: set[Connection] = (
-            set()
-        )  # connections of which something that was read waits for its turn
+        # connections of which something that was read waits for its turn
+        self.behind: set[Connection] = set()
 
     def handle_event(self, event: events.Event) -> Commands:
         """See Layer. Hand on hooks whose listeners must be awaited; mitmproxy starts a task for these."""
@@ -246,9 +245,8 @@ class RecordingHttpLayer(http.HttpLayer):
         if isinstance(event, events.Start):
             client = self.context.client
             kind: type[Any] = _http2.Http2Server if client.alpn == b"h2" else _http1.Http1Server
-            self.connections[client] = self._classes(kind)(
-                self.context.fork()
-            )  # mitmproxy enters its own if none is
+            # mitmproxy enters its own if none is
+            self.connections[client] = self._classes(kind)(self.context.fork())
         elif (
             isinstance(event, events.DataReceived)
             and event.connection is self.context.server

@@ -31,9 +31,8 @@ MAX_HEAD = 1 << 20  # bytes; Chromium takes 256 KiB, curl 300 kB
 MAX_SLOP = 4  # bytes of the answer before that may stand in front of a status line, as in Chromium
 MAX_LINE = 1 << 14  # bytes of a line between chunks, as in Chromium
 MAX_TRAILERS = 1 << 18  # bytes
-PACKED = frozenset(
-    {b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"}
-)  # transfer codings, RFC 9112, 7.2
+# transfer codings, RFC 9112, 7.2
+PACKED = frozenset({b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"})
 
 _LENGTHS = (b"content-length", b"transfer-encoding")
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, 5.6.2
@@ -410,10 +409,8 @@ class Trailers(_http1.Http1Connection):
         if self._unsent is None or not isinstance(event, _ENDS):
             inner: Commands = super().send(event)
             return inner
-        trailers, self._unsent = (
-            self._unsent,
-            None,
-        )  # without chunks they have no place, nor in the next message
+        # without chunks they have no place, nor in the next message
+        trailers, self._unsent = (self._unsent, None)
 
         def add_trailers(command: Any) -> list[Any]:
             if isinstance(command, commands.SendData) and command.data == _LAST_CHUNK:

@@ -276,7 +276,7 @@ def test_a_judge_is_taped_and_scores_again_from_the_trace_alone(tmp_path, monkey
 
 
 def test_a_judge_stands_alone_too(tmp_path):
-    with Endpoint(lambda asked: "yes") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "yes") as endpoint, Tape(tmp_path / "tape", "record") as tape:
         judge = Judge(tape, {None: {"base_url": endpoint.url, "key_variable": "OPENAI_API_KEY"}})
         try:
             assert judge.complete([{"role": "user", "content": "right?"}], "grader", 0.0) == "yes"
@@ -295,7 +295,7 @@ def test_a_judge_that_never_answers_does_not_hold_up_the_end(tmp_path):
             except ModelError as error:
                 told.append(str(error))
 
-    with Endpoint(lambda asked: "yes", ["hang"]) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "yes", ["hang"]) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         endpoint.hang = 10 * HANG
         judge = Judge(tape, {None: {"base_url": endpoint.url, "key_variable": "OPENAI_API_KEY"}})
         thread = threading.Thread(target=ask, args=(judge,), daemon=True)

@@ -35,7 +35,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_parameter_that_an_endpoint_refuses_is_left_out(tmp_path: Path, said: str) -> None:
-    with Endpoint(lambda asked: "correct: yes") as endpoint, Tape.open(tmp_path / "tape", "auto") as tape:
+    with Endpoint(lambda asked: "correct: yes") as endpoint, Tape(tmp_path / "tape", "auto") as tape:
         endpoint.refuses = {"temperature": said}
         judge = Judge(tape, {None: {"base_url": endpoint.url, "key_variable": "GRADER_API_KEY"}})
         for session in ("a", "a", "b"):
@@ -47,7 +47,7 @@ def test_a_parameter_that_an_endpoint_refuses_is_left_out(tmp_path: Path, said: 
 
 
 def test_another_refusal_is_an_error(tmp_path: Path) -> None:
-    with Endpoint(lambda asked: "") as endpoint, Tape.open(tmp_path / "tape", "auto") as tape:
+    with Endpoint(lambda asked: "") as endpoint, Tape(tmp_path / "tape", "auto") as tape:
         endpoint.refuses = {"model": "The model `temperate` does not exist"}
         judge = Judge(tape, {None: {"base_url": endpoint.url, "key_variable": "GRADER_API_KEY"}})
         with pytest.raises(ModelError, match=r"status 400: .*does not exist"):
@@ -98,7 +98,7 @@ def test_parameters_are_settings_of_each_judge(tmp_path: Path) -> None:
     for wrong in ("[1]", "{", '{"model": "x"}'):
         with pytest.raises(UsageError, match="GRADER_PARAMS"):
             judge_endpoints({"GRADER_PARAMS": wrong}, [Task("j", "?", "x", "judge")])
-    with Endpoint(lambda asked: "no") as endpoint, Tape.open(tmp_path / "tape", "auto") as tape:
+    with Endpoint(lambda asked: "no") as endpoint, Tape(tmp_path / "tape", "auto") as tape:
         params = {"temperature": None, "seed": 1}
         place = {"base_url": endpoint.url, "key_variable": "GRADER_API_KEY", "params": params}
         judge = Judge(tape, {None: place})

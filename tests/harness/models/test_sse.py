@@ -56,12 +56,12 @@ def ask(tape: Tape, said: str, *, stream: bool = True, kind: str = "text/event-s
     ],
 )
 def test_a_stream_that_breaks_off_is_no_answer_whatever_it_says(said: str) -> None:
-    with Tape.open(None, "none") as tape, pytest.raises(ModelError, match="that breaks off"):
+    with Tape(None, "none") as tape, pytest.raises(ModelError, match="that breaks off"):
         ask(tape, said)
 
 
 def test_an_event_that_is_no_json_is_told() -> None:
-    with Tape.open(None, "none") as tape, pytest.raises(ModelError, match="an event stream that is not JSON"):
+    with Tape(None, "none") as tape, pytest.raises(ModelError, match="an event stream that is not JSON"):
         ask(tape, chunk("7") + "data: {nonsense\n\n" + chunk("", "stop") + DONE)
 
 
@@ -69,13 +69,13 @@ def test_an_event_that_is_no_json_is_told() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_what_streams_say_between_their_events_is_no_answer(between: str, end: str) -> None:
     said = (between + chunk("7") + between + chunk("", "stop") + DONE).replace("\n", end)
-    with Tape.open(None, "none") as tape:
+    with Tape(None, "none") as tape:
         assert ask(tape, said).text == "7"
 
 
 def test_of_several_answers_the_first_is_the_answer() -> None:
     said = [chunk("se"), chunk("ni", index=1), chunk("ven", "stop"), chunk("ne", "stop", 1), DONE]
-    with Tape.open(None, "none") as tape:
+    with Tape(None, "none") as tape:
         assert ask(tape, "".join(said)).text == "seven"
 
 
@@ -91,14 +91,14 @@ def test_what_nobody_can_read_is_not_on_the_tape_and_asked_for_again(
     tmp_path: Path, stream: bool, said: str, kind: str
 ) -> None:
     with (
-        Tape.open(tmp_path / "tape", "auto") as tape,
+        Tape(tmp_path / "tape", "auto") as tape,
         pytest.raises(ModelError, match=r"the endpoint's (answer|stream)"),
     ):
         ask(tape, said, stream=stream, kind=kind)
     message = {"role": "assistant", "content": "7"}
     whole = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     good = (chunk("7", "stop") + DONE, "text/event-stream") if stream else (whole, "application/json")
-    with Tape.open(tmp_path / "tape", "auto") as tape:
+    with Tape(tmp_path / "tape", "auto") as tape:
         assert ask(tape, good[0], stream=stream, kind=good[1]).text == "7"
 
 
@@ -162,7 +162,7 @@ READ = ("read", '{"page": 2}')
 )
 def test_tool_calls_arrive_however_they_are_cut(parts: list[Any], calls: list[tuple[str, str]]) -> None:
     said = "".join(delta(tool_calls=[one]) for one in parts) + delta("tool_calls") + DONE
-    with Tape.open(None, "none") as tape:
+    with Tape(None, "none") as tape:
         reply = ask(tape, said)
     assert [(call.name, call.arguments) for call in reply.tool_calls] == calls
     ids = [call.id for call in reply.tool_calls]
@@ -173,7 +173,7 @@ def test_tool_calls_arrive_however_they_are_cut(parts: list[Any], calls: list[tu
 def test_a_stream_may_send_a_message_whole() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [part(*FETCH, id="1")]}
     said = delta("tool_calls", **message).replace('"delta"', '"message"') + DONE
-    with Tape.open(None, "none") as tape:
+    with Tape(None, "none") as tape:
         reply = ask(tape, said)
     assert [(call.name, call.arguments) for call in reply.tool_calls] == [FETCH]
 
@@ -204,7 +204,7 @@ def test_all_that_an_endpoint_sends_with_a_message_goes_back(
     message = {"role": "assistant", "content": "7", member: value}
     whole = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     streamed = "".join(delta(**one) for one in deltas) + chunk("7", "stop") + DONE
-    with Tape.open(None, "none") as tape:
+    with Tape(None, "none") as tape:
         if stream:
             (item,) = ask(tape, streamed).items
         else:
@@ -236,6 +236,6 @@ def test_items_that_a_stream_of_responses_sent_before_its_end_arrive() -> None:
     ],
 )
 def test_thoughts_in_the_content_are_not_the_answer(content: str, text: str, reasoning: str | None) -> None:
-    with Tape.open(None, "none") as tape:
+    with Tape(None, "none") as tape:
         reply = ask(tape, chunk(content[:3]) + chunk(content[3:], "stop") + DONE)
     assert (reply.text, reply.reasoning) == (text, reasoning)

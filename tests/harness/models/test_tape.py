@@ -17,9 +17,9 @@ pytestmark = pytest.mark.usefixtures("openai_key")
 
 
 def test_a_call_that_is_not_on_the_tape_is_explained_to_the_character(tmp_path):
-    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "hi") as endpoint, Tape(tmp_path / "tape", "record") as tape:
         ask(tape, endpoint.url, "Which birds weigh more?")
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         with pytest.raises(TapeMiss) as error:
             ask(tape, endpoint.url, "Which birds sing more?")
         assert (
@@ -41,10 +41,10 @@ def test_the_same_question_twice_gets_the_two_answers_in_order(tmp_path):
     count = iter(range(10))
     with (
         Endpoint(lambda asked: f"answer {next(count)}") as endpoint,
-        Tape.open(tmp_path / "tape", "record") as tape,
+        Tape(tmp_path / "tape", "record") as tape,
     ):
         recorded = [ask(tape, endpoint.url).text for _ in range(3)]
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert (
             [ask(tape, endpoint.url).text for _ in range(3)]
             == recorded
@@ -61,38 +61,38 @@ def test_auto_asks_only_for_what_is_not_there_and_recording_begins_anew(tmp_path
             ("record", "answer 1"),
             ("replay", "answer 1"),
         ):
-            with Tape.open(tmp_path / "tape", mode) as tape:
+            with Tape(tmp_path / "tape", mode) as tape:
                 assert ask(tape, endpoint.url).text == expected
-        with Tape.open(tmp_path / "tape", "auto") as tape:
+        with Tape(tmp_path / "tape", "auto") as tape:
             assert ask(tape, endpoint.url).text == "answer 1"
             assert ask(tape, endpoint.url, "another").text == "answer 2"
-        with Tape.open(tmp_path / "tape", "replay") as tape:
+        with Tape(tmp_path / "tape", "replay") as tape:
             assert ask(tape, endpoint.url, "another").text == "answer 2"
             assert ask(tape, endpoint.url).text == "answer 1"
 
 
 def test_odd_session_names_come_back(tmp_path):
     name = "tâsk @7/ü\n:1/1"
-    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "hi") as endpoint, Tape(tmp_path / "tape", "record") as tape:
         ask(tape, endpoint.url, session=name)
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert ask(tape, endpoint.url, session=name).text == "hi"
 
 
 def test_a_tape_that_is_not_there_or_a_mode_that_is_none_is_named(tmp_path):
     with pytest.raises(UsageError, match="there is no tape to replay"):
-        Tape.open(tmp_path / "tape", "replay")
+        Tape(tmp_path / "tape", "replay")
     with pytest.raises(UsageError, match="'erase' is none of"):
-        Tape.open(tmp_path / "tape", "erase")  # type: ignore[arg-type]
+        Tape(tmp_path / "tape", "erase")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", ["auto", "record"])
 def test_nothing_is_paid_for_what_a_sealed_tape_can_not_keep(tmp_path, mode):
     with Endpoint(lambda asked: "hi") as endpoint:
-        with Tape.open(tmp_path / "tape", "record") as tape:
+        with Tape(tmp_path / "tape", "record") as tape:
             ask(tape, endpoint.url, "one")
         seal(tmp_path / "tape", tmp_path / "tape.wacz")
-        with Tape.open(tmp_path / "tape.wacz", mode) as tape:
+        with Tape(tmp_path / "tape.wacz", mode) as tape:
             if mode == "auto":
                 assert ask(tape, endpoint.url, "one").text == "hi"
             with pytest.raises(UsageError, match="a sealed tape can't be extended"):
@@ -101,7 +101,7 @@ def test_nothing_is_paid_for_what_a_sealed_tape_can_not_keep(tmp_path, mode):
 
 
 def test_sessions_that_no_tape_made_are_no_calls_of_it(tmp_path):
-    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "hi") as endpoint, Tape(tmp_path / "tape", "record") as tape:
         ask(tape, endpoint.url)
     with (
         Snapshot.open(tmp_path / "tape") as snapshot,
@@ -112,7 +112,7 @@ def test_sessions_that_no_tape_made_are_no_calls_of_it(tmp_path):
         moment = datetime(2025, 1, 1, tzinfo=UTC)
         writer.exchange(Exchange(request, 200, "", said.headers, said.body, moment, "me@home", 1, 2))
     with (
-        Tape.open(tmp_path / "other", "replay") as tape,
+        Tape(tmp_path / "other", "replay") as tape,
         pytest.raises(TapeMiss, match="nothing was recorded"),
     ):
         ask(tape, endpoint.url)
@@ -121,7 +121,7 @@ def test_sessions_that_no_tape_made_are_no_calls_of_it(tmp_path):
 def test_the_tape_opens_as_any_snapshot_does(tmp_path):
     from stillweb.snapshots.snapshot import Snapshot
 
-    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "hi") as endpoint, Tape(tmp_path / "tape", "record") as tape:
         ask(tape, endpoint.url)
     with Snapshot.open(tmp_path / "tape") as snapshot:
         [capture] = snapshot.captures()
@@ -154,10 +154,10 @@ def test_a_difference_is_named_with_its_place(taped, now, text):
 def test_parts_that_workers_recorded_become_the_tape(tmp_path):
     """A directory has one writer, so each worker of another engine records into a part of its own."""
     with Endpoint(lambda asked: f"to {asked.question}") as endpoint:
-        with Tape.open(tmp_path / "tape", "record") as tape:
+        with Tape(tmp_path / "tape", "record") as tape:
             ask(tape, endpoint.url, session="a/1")
         for name in ("b/1", "c/1"):
-            with Tape.open(tmp_path / "tape", "auto", part_of(tmp_path / "tape", name[0])) as tape:
+            with Tape(tmp_path / "tape", "auto", part_of(tmp_path / "tape", name[0])) as tape:
                 ask(tape, endpoint.url, session=name)
                 ask(tape, endpoint.url, session=name)
         assert len(endpoint.requests) == 5
@@ -165,7 +165,7 @@ def test_parts_that_workers_recorded_become_the_tape(tmp_path):
     assert gather(tmp_path / "tape") == 2
     assert gather(tmp_path / "tape") == 0
     assert [path.name for path in tmp_path.iterdir()] == ["tape"]
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         for name in ("a/1", "b/1", "b/1", "c/1"):
             assert ask(tape, url, session=name).text == "to hello"
         with pytest.raises(TapeMiss, match="is now made once more"):
@@ -175,15 +175,15 @@ def test_parts_that_workers_recorded_become_the_tape(tmp_path):
 def test_a_part_that_is_still_written_is_left_until_it_is_whole(tmp_path):
     tape = tmp_path / "tape"
     with Endpoint(lambda asked: "hi") as endpoint:
-        with Tape.open(tape, "auto", part_of(tape, "ended")) as ended:
+        with Tape(tape, "auto", part_of(tape, "ended")) as ended:
             ask(ended, endpoint.url, session="a/1")
-        with Tape.open(tape, "auto", part_of(tape, "goes on")) as going:
+        with Tape(tape, "auto", part_of(tape, "goes on")) as going:
             ask(going, endpoint.url, "first", session="b/1")
             assert gather(tape) == 1
             ask(going, endpoint.url, "second", session="b/1")
     assert gather(tape) == 1
     assert not part_of(tape, "x").parent.exists()
-    with Tape.open(tape, "replay") as whole:
+    with Tape(tape, "replay") as whole:
         assert [ask(whole, endpoint.url, text, session="b/1").text for text in ("first", "second")] == [
             "hi",
             "hi",
@@ -195,7 +195,7 @@ def test_a_gathering_that_was_cut_off_goes_on_where_it_was(tmp_path, monkeypatch
     """A tape with some calls twice would answer calls that were never made."""
     place = tmp_path / "tape"
     with Endpoint(lambda asked: "hi") as endpoint:
-        with Tape.open(place, "auto", part_of(place, "one")) as tape:
+        with Tape(place, "auto", part_of(place, "one")) as tape:
             for _ in range(2):
                 ask(tape, endpoint.url, session="a/1")
         left = [copied]
@@ -215,7 +215,7 @@ def test_a_gathering_that_was_cut_off_goes_on_where_it_was(tmp_path, monkeypatch
         monkeypatch.setattr(shutil, "rmtree", remove)
         url = endpoint.url
     assert gather(place) == 1
-    with Tape.open(place, "replay") as tape:
+    with Tape(place, "replay") as tape:
         for _ in range(2):
             assert ask(tape, url, session="a/1").text == "hi"
         with pytest.raises(TapeMiss, match="was recorded 2 times and is now made once more"):

@@ -88,21 +88,21 @@ def asks(texts: Sequence[str]) -> Callable[[Ask, list[str]], Awaitable[Any]]:
 
 
 def test_answers_come_again_in_the_order_in_which_they_came(tmp_path: Path) -> None:
-    with Endpoint(model := Backwards()) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(model := Backwards()) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         assert together(tape, endpoint.url, asks(TEXTS), model) == BACKWARDS
     for texts in (TEXTS, TEXTS[::-1]):
-        with Tape.open(tmp_path / "tape", "replay") as tape:
+        with Tape(tmp_path / "tape", "replay") as tape:
             assert together(tape, endpoint.url, asks(texts)) == BACKWARDS
 
 
 def test_also_when_a_worker_recorded_them_into_a_part(tmp_path: Path) -> None:
     with (
         Endpoint(model := Backwards()) as endpoint,
-        Tape.open(tmp_path / "tape", "auto", part_of(tmp_path / "tape", "one")) as tape,
+        Tape(tmp_path / "tape", "auto", part_of(tmp_path / "tape", "one")) as tape,
     ):
         together(tape, endpoint.url, asks(TEXTS), model)
     assert gather(tmp_path / "tape") == 1
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert together(tape, endpoint.url, asks(TEXTS)) == BACKWARDS
 
 
@@ -110,9 +110,9 @@ def test_who_asks_less_than_the_first_time_is_not_held_up_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "PATIENCE", 0.2)
-    with Endpoint(model := Backwards()) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(model := Backwards()) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         together(tape, endpoint.url, asks(TEXTS), model)
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert together(tape, endpoint.url, asks(TEXTS[:2])) == ["re 1", "re 0"]
 
 
@@ -123,9 +123,9 @@ def test_calls_one_after_the_other_wait_for_nothing(tmp_path: Path, monkeypatch:
         for text in reversed(TEXTS):
             await ask(text)
 
-    with Endpoint(lambda asked: asked.question) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: asked.question) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         together(tape, endpoint.url, agent)
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert together(tape, endpoint.url, asks(TEXTS[2:])) == TEXTS[2:]
 
 
@@ -140,22 +140,22 @@ async def race(ask: Ask, heard: list[str]) -> None:
 
 def test_what_was_given_up_is_never_answered(tmp_path: Path) -> None:
     with Endpoint(model := Backwards(most=1)) as endpoint:
-        with Tape.open(tmp_path / "tape", "record") as tape:
+        with Tape(tmp_path / "tape", "record") as tape:
             assert together(tape, endpoint.url, race, model) == ["re 3"]
-        with Tape.open(tmp_path / "tape", "replay") as tape:
+        with Tape(tmp_path / "tape", "replay") as tape:
             assert together(tape, endpoint.url, race) == ["re 3"]
-        with Tape.open(tmp_path / "tape", "auto") as tape:  # but may be asked again
+        with Tape(tmp_path / "tape", "auto") as tape:  # but may be asked again
             assert sorted(together(tape, endpoint.url, asks(TEXTS))) == BACKWARDS[::-1]
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert sorted(together(tape, endpoint.url, asks(TEXTS))) == BACKWARDS[::-1]
 
 
 def test_who_waits_for_what_was_given_up_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stillweb.harness.models.tape._MORE", 0.0)
-    with Endpoint(model := Backwards(most=1)) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(model := Backwards(most=1)) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         together(tape, endpoint.url, race, model)
     with (
-        Tape.open(tmp_path / "tape", "replay") as tape,
+        Tape(tmp_path / "tape", "replay") as tape,
         pytest.raises(TapeMiss, match=r"was given up after \d+ seconds, and is waited for now"),
     ):
         together(tape, endpoint.url, asks(TEXTS[:1]))
@@ -168,11 +168,11 @@ def test_what_failed_fails_again_in_the_same_words(tmp_path: Path) -> None:
         heard.append(str(told[1]))
 
     with Endpoint(model := Backwards(failing=TEXTS[1])) as endpoint:
-        with Tape.open(tmp_path / "tape", "record") as tape:
+        with Tape(tmp_path / "tape", "record") as tape:
             recorded = together(tape, endpoint.url, agent, model)
-        with Tape.open(tmp_path / "tape", "replay") as tape:
+        with Tape(tmp_path / "tape", "replay") as tape:
             assert together(tape, endpoint.url, agent) == recorded
         endpoint.policy = at_once
-        with Tape.open(tmp_path / "tape", "auto") as tape:
+        with Tape(tmp_path / "tape", "auto") as tape:
             assert sorted(together(tape, endpoint.url, asks(TEXTS))) == BACKWARDS[::-1]
         assert len(endpoint.requests) == 4 + 1 + 1  # tried twice, and once more

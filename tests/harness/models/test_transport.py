@@ -25,10 +25,10 @@ pytestmark = pytest.mark.usefixtures("openai_key")
     "faults", [[429], [500, 503], [521, 501], ["hang"], ["cut"], ["html"], ["empty"], ["nonsense"]]
 )
 def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
-    with Endpoint(lambda asked: "hi", faults) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: "hi", faults) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         assert ask(tape, endpoint.url, patience=10.0 if "hang" in faults else HANG).text == "hi"
         assert len(endpoint.requests) == len(faults) + 1
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert ask(tape, endpoint.url).text == "hi"
 
 
@@ -53,7 +53,7 @@ def test_what_passes_is_tried_again_and_never_taped(tmp_path, faults):
 def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message):
     with (
         Endpoint(lambda asked: "hi", faults) as endpoint,
-        Tape.open(tmp_path / "tape", "record") as tape,
+        Tape(tmp_path / "tape", "record") as tape,
         pytest.raises(ModelError, match=message) as error,
     ):
         ask(tape, endpoint.url, patience=0.5 if {"hang", "drip"} & set(faults) else HANG)
@@ -64,10 +64,10 @@ def test_what_stays_broken_is_named_and_carries_no_key(tmp_path, faults, message
 def test_a_word_in_the_place_of_a_key_is_cut_out_of_no_answer(tmp_path, monkeypatch, word):
     """A word that local servers take for a key may stand in any question and answer."""
     monkeypatch.setenv("OPENAI_API_KEY", word)
-    with Endpoint(lambda asked: f"It is {word}.") as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: f"It is {word}.") as endpoint, Tape(tmp_path / "tape", "record") as tape:
         assert ask(tape, endpoint.url, f"Is it {word}?").text == f"It is {word}."
     monkeypatch.delenv("OPENAI_API_KEY")
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert ask(tape, endpoint.url, f"Is it {word}?").text == f"It is {word}."
 
 
@@ -75,11 +75,11 @@ def test_what_holds_no_choices_is_not_on_the_tape(tmp_path):
     """The same command, which goes on with the tape, must ask again."""
     with Endpoint(lambda asked: "hi", ["no choices"]) as endpoint:
         with (
-            Tape.open(tmp_path / "tape", "auto") as tape,
+            Tape(tmp_path / "tape", "auto") as tape,
             pytest.raises(ModelError, match="holds no choices"),
         ):
             ask(tape, endpoint.url)
-        with Tape.open(tmp_path / "tape", "auto") as tape:
+        with Tape(tmp_path / "tape", "auto") as tape:
             assert ask(tape, endpoint.url).text == "hi"
 
 
@@ -110,11 +110,11 @@ def message(**members):
 def test_an_answer_built_otherwise_is_an_error_with_a_name_and_not_on_the_tape(tmp_path, value):
     url = "http://127.0.0.1:9/v1"
     with (
-        Tape.open(tmp_path / "tape", "auto") as tape,
+        Tape(tmp_path / "tape", "auto") as tape,
         pytest.raises(ModelError, match="the endpoint's answer"),
     ):
         ask(tape, url, transport=given(value))
-    with Tape.open(tmp_path / "tape", "auto") as tape:
+    with Tape(tmp_path / "tape", "auto") as tape:
         assert ask(tape, url, transport=given(message(content="hi"))).text == "hi"
 
 
@@ -122,7 +122,7 @@ def test_an_answer_built_otherwise_is_an_error_with_a_name_and_not_on_the_tape(t
 def test_a_reply_that_is_too_long_is_named(tmp_path, said):
     with (
         Endpoint(lambda _: said) as endpoint,
-        Tape.open(tmp_path / "tape", "auto") as tape,
+        Tape(tmp_path / "tape", "auto") as tape,
         pytest.raises(ModelError, match=r"has 4,000,0\d\d characters; at most 4,000,000 are taken"),
     ):
         ask(tape, endpoint.url)
@@ -132,7 +132,7 @@ def test_an_answer_without_an_end_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(transport, "MOST_BODY", 1 << 20)
     with (
         Endpoint(lambda _: "y" * (2 << 20)) as endpoint,
-        Tape.open(tmp_path / "tape", "auto") as tape,
+        Tape(tmp_path / "tape", "auto") as tape,
         pytest.raises(ModelError, match="sent more than 1 MB"),
     ):
         ask(tape, endpoint.url)
@@ -145,7 +145,7 @@ def test_content_in_parts_is_its_text(tmp_path):
         {"type": "text", "text": "4"},
         {"type": "text", "text": "2"},
     ]
-    with Tape.open(tmp_path / "tape", "none") as tape:
+    with Tape(tmp_path / "tape", "none") as tape:
         assert ask(tape, "http://127.0.0.1:9/v1", transport=given(message(content=parts))).text == "42"
 
 
@@ -177,7 +177,7 @@ def test_calls_that_a_stream_gives_one_number_stay_apart(tmp_path):
         finally:
             await client.close()
 
-    with Tape.open(tmp_path / "tape", "none") as tape:
+    with Tape(tmp_path / "tape", "none") as tape:
         calls = asyncio.run(once(tape)).tool_calls
     assert [(c.id, c.name, c.arguments) for c in calls] == [
         ("a", "fetch", '{"url": "x"}'),
@@ -219,7 +219,7 @@ def test_an_answer_of_more_than_anyone_asks_for_is_an_error_before_the_sdk_reads
             await client.close()
 
     with (
-        Tape.open(tmp_path / "tape", "none") as tape,
+        Tape(tmp_path / "tape", "none") as tape,
         pytest.raises(ModelError, match=f"{told}; at most 1,000"),
     ):
         asyncio.run(once(tape))
@@ -280,10 +280,10 @@ def test_an_error_in_the_shape_of_an_answer_is_tried_again_and_never_taped(tmp_p
         finally:
             await client.close()
 
-    with Endpoint(lambda asked: said) as endpoint, Tape.open(tmp_path / "tape", "record") as tape:
+    with Endpoint(lambda asked: said) as endpoint, Tape(tmp_path / "tape", "record") as tape:
         assert asyncio.run(once(tape, endpoint.url)).text == said
         assert len(endpoint.requests) == 2
-    with Tape.open(tmp_path / "tape", "replay") as tape:
+    with Tape(tmp_path / "tape", "replay") as tape:
         assert asyncio.run(once(tape, endpoint.url)).text == said
 
 
@@ -301,7 +301,7 @@ def test_half_an_answer_is_no_answer(tmp_path, stream):
         finally:
             await client.close()
 
-    with Tape.open(tmp_path / "tape", "record") as tape:
+    with Tape(tmp_path / "tape", "record") as tape:
         with (
             Endpoint(lambda asked: "a long answer " * 20, ["half", "half"]) as endpoint,
             pytest.raises(ModelError, match="that breaks off" if stream else "sent no JSON"),
@@ -314,7 +314,7 @@ def test_half_an_answer_is_no_answer(tmp_path, stream):
 def test_an_endpoint_that_is_gone_is_named(tmp_path):
     with Endpoint(lambda asked: "hi") as endpoint:
         pass
-    with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(ModelError, match="ConnectError"):
+    with Tape(tmp_path / "tape", "record") as tape, pytest.raises(ModelError, match="ConnectError"):
         ask(tape, endpoint.url)
 
 
@@ -322,7 +322,7 @@ def test_isolation_is_named_where_it_leaves_no_way_to_the_endpoint(tmp_path, mon
     monkeypatch.setattr("stillweb.harness.models.transport.is_isolated", lambda: True)
     with Endpoint(lambda asked: "hi") as endpoint:
         pass
-    with Tape.open(tmp_path / "tape", "record") as tape, pytest.raises(MissingCapability, match="--isolate"):
+    with Tape(tmp_path / "tape", "record") as tape, pytest.raises(MissingCapability, match="--isolate"):
         ask(tape, endpoint.url)
 
 
@@ -330,12 +330,12 @@ def test_a_missing_key_is_named_before_anything_is_sent(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     with (
         Endpoint(lambda asked: "hi") as endpoint,
-        Tape.open(tmp_path / "tape", "auto") as tape,
+        Tape(tmp_path / "tape", "auto") as tape,
         pytest.raises(MissingCapability, match="OPENAI_API_KEY holds no key"),
     ):
         ask(tape, endpoint.url)
     assert endpoint.requests == []
-    with Endpoint(lambda asked: "hi") as endpoint, Tape.open(None, "none") as tape:
+    with Endpoint(lambda asked: "hi") as endpoint, Tape(None, "none") as tape:
         assert ask(tape, endpoint.url, key_variable="").text == "hi"
 
 

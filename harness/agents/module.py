@@ -59,7 +59,7 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from stillweb.harness.runs.agent_process import main; main()"
 )
-_described: dict[str, dict[str, Any]] = {}  # what agents said of themselves, by what it depends on
+_described: dict[str, dict[str, Any]] = {}  # descriptions of agents, by their code and options
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -521,7 +521,7 @@ def _imports(file: Path, package: str) -> Iterator[str]:
     """Yield the dotted names that a file of `package` may import."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # told when it is imported
+    except (SyntaxError, ValueError):  # reported when it is imported
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

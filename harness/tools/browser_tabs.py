@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, Dialog, FileChooser, Page, Request, Response
 
 LEVELS = ("error", "warning", "info", "debug")
-LONGEST = 1 << 16  # characters of a message, a title or a dialog that are told
+LONGEST = 1 << 16  # characters shown of a message, a title or a dialog
 MOST_REQUESTS = 1000  # requests of a page that are kept
 MOST_MESSAGES, MOST_TEXT = 1000, 1 << 20  # messages of a console that are kept, and their characters
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 START_SECONDS = 180.0  # a browser that takes longer never starts, however slow the machine
 PULSE = 5.0  # seconds after which a browser is asked again whether it still answers
-TAB_SECONDS = 5.0  # in which a tab of a running browser tells its storage
+TAB_SECONDS = 5.0  # in which a tab of a running browser returns its storage
 _STORED = "() => [origin, Object.entries(localStorage).map(([name, value]) => ({name, value}))]"
 OPEN_FILES = 192  # 128 suffice to open a page; with 110 Chromium starts, and then hangs or dies
 # the headless shell comes last: it is not a whole browser, but renders and reads the same

@@ -110,7 +110,7 @@ _COUNTED = {"fetch", "xhr"}  # the page counts these itself, too (freeze.js)
 # s after the head of an answer to `fetch` or XMLHttpRequest, or of a camera's, in which its body may end unread. Later it holds up only a
 # page that says (freeze.js) that it reads one: Chromium never reports the end of a `fetch`'s body that no script reads.
 UNREAD = 0.3
-# Kinds of answers that no script waits for ("other" is what is fetched ahead). Of a font Chromium tells no head before its end.
+# Kinds of answers that no script waits for ("other": prefetches). Chromium reports the head of a font only at its end.
 _DRAWN = {"image", "media", "other"}
 STOPPED = 1.0  # s in which nothing comes of such an answer that has stopped
 # Chromium reads a long film only as it plays (networkState is NETWORK_IDLE in between), and so never reports the end of its body.
@@ -170,7 +170,7 @@ class Traffic:
     bytes_received: Callable[[], int] | None = None
     # requests answered whose body has not ended, and when they were sent; a script may be reading it
     unread: dict[Request, float] = field(default_factory=dict)
-    # pings and reports without an end: no script is ever told of their answers
+    # pings and reports without an end: no script ever sees their answers
     untold: set[Request] = field(default_factory=set)
     _broken: dict[str, str] = field(default_factory=dict)  # documents that came in part, and why
     _signs: Signs | None = None

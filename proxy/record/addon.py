@@ -401,7 +401,7 @@ class RecordingAddon:
     def _complete(self, draft: Draft, flow: http.HTTPFlow) -> None:
         fill(draft, flow)
         if draft.response_spool is not None and draft.response_spool.cut:
-            draft.extra.setdefault("WARC-Truncated", "time")  # it came to an end after a view had been seen
+            draft.extra.setdefault("WARC-Truncated", "time")  # it ended after a view had been taken
         response = flow.response
         if response is not None and response.timestamp_start:
             since = flow.request.timestamp_start
@@ -529,7 +529,8 @@ class WebSocketRecord:
         protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there
         known = secrets.count if secrets is not None else 0
         messages = self._messages(secrets)
-        if secrets is not None and secrets.count > known:  # it may have come up before it was told to be one
+        # it may have occurred before it was known to be a secret
+        if secrets is not None and secrets.count > known:
             messages = self._messages(secrets)
         content: dict[str, object] = {
             "url": url,

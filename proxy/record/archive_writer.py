@@ -90,7 +90,7 @@ class Spool:
                 return body[-size:]
             body.seek(-min(size, self.size), os.SEEK_END)
             return body.read()
-        except OSError:  # told when the body is asked for
+        except OSError:  # reported when the body is asked for
             return b""
 
     def discard(self) -> None:
@@ -295,7 +295,7 @@ class ArchiveWriter:
     def put(self, item: Draft | Callable[[], None]) -> None:
         """Queue a complete exchange, or a function to be called on the writing thread. Never blocks."""
         now = time.monotonic()
-        if not self.queued:  # what was written last says nothing of a lag
+        if not self.queued:  # the last write shows no lag
             self._writing_since = now
         self._put += 1
         if isinstance(item, Draft):

@@ -241,7 +241,7 @@ class TlsFailures:
         self._hellos: dict[str, tls.ClientHello] = {}  # by connection
         self._broken: dict[tuple[object, ...], list[Entry]] = {}  # by browser and host
         self._trusting: set[tuple[object, ...]] = set()
-        self._left: set[str] = set()  # connections whose clients were shown no certificate
+        self._left: set[str] = set()  # connections whose clients got no certificate
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         self._hellos[data.context.client.id] = data.client_hello

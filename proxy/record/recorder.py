@@ -161,8 +161,8 @@ class Recorder(ProxyServer):
         self.redactor = redactor if redact else None
         self._lost = FailureLog(self.redactor)
         self.failures = self._lost.failures  # (URL, reason), without secrets
-        self.errands = self._lost.errands  # the same of what a browser asked for of its own accord
-        self.given_up = self._lost.given_up  # URLs of what clients left, without secrets
+        self.errands = self._lost.errands  # the same of a browser's own requests
+        self.given_up = self._lost.given_up  # URLs of requests that clients gave up, without secrets
         self._archive = ArchiveWriter(
             writer,
             redact=secrets.exchange if secrets else None,
@@ -548,7 +548,7 @@ def _ip(address: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return getattr(ip, "ipv4_mapped", None) or ip
 
 
-# Names that stand for no host of the Internet: RFC 6761, 6762 and 8375, and ICANN's of 2024 for private use, which
+# Names of no host of the Internet: RFC 6761, 6762 and 8375, and ICANN's of 2024 for private use, which
 # clouds give to their metadata servers (metadata.google.internal).
 _OWN_NAMES = re.compile(r"(?:.*\.)?(?:localhost|local|internal|home\.arpa)")
 # Networks that are not public: IANA's registries of special-purpose addresses (RFC 6890) and multicast. Not `is_global`
@@ -628,7 +628,7 @@ async def _public_addresses(loop: asyncio.AbstractEventLoop, host: str, port: in
 
 def cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel what a loop still has to do, without a word."""
-    loop.set_exception_handler(lambda *_: None)  # what is cancelled complains of that, and of nothing else
+    loop.set_exception_handler(lambda *_: None)  # cancelled tasks report their cancellation, and nothing else
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

@@ -106,11 +106,12 @@ MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
 # how a frozen page asks for an event stream again: how often, and the id of its last event
 AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")
-MANY = 40  # header fields from which it is prepared; browsers send 10 to 25
+MANY = 40  # header fields; a request with more is prepared. Browsers send 10 to 25
 TURN = 0.0002  # seconds for which the thread that prepares may keep the event loop waiting
-MOST_LEFT = 2 * MAX_BODY  # bytes being worked on up to which a request goes on whose client has left
-SELDOM = 1 << 20  # young collections before a full one while it prepares: that of a form of 1 MB takes 100 ms
-RARELY = 1000  # the same at other times: one that meets what a JSON object of 1 MB leaves takes 15 ms
+MOST_LEFT = 2 * MAX_BODY  # bytes being worked on; above it, requests whose clients have left are dropped
+# young collections before a full one while preparing: a full one takes 100 ms with a form of 1 MB
+SELDOM = 1 << 20
+RARELY = 1000  # the same at other times: a full one takes 15 ms with the rests of a JSON object of 1 MB
 NEAREST = 3  # captures named in a miss
 LOOKED_THROUGH = 400  # captures of a site among which a miss names pages
 T = TypeVar("T")
@@ -158,7 +159,7 @@ class Answerer:
         self.faults = faults
         self.timing = read_pace(timing)
         self.faulted = 0  # answers that a fault changed
-        # of web sockets, by what tells their conversations
+        # of web sockets, by (URL, session, begin) of the conversations
         self.talks: dict[Hashable, RecordedConversations] = {}
         self.live, self._on_miss = live, on_miss
         self._fault_sessions: dict[str, FaultSession] = {}
@@ -1018,9 +1019,9 @@ async def wait_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-STATUS = 502  # if it is unknown what the client was told
+STATUS = 502  # if the client's answer is unknown
 REASON = "Bad Gateway"
-MOST_HELD = 30  # seconds; a request that took longer fails at once, since nobody has the time
+MOST_HELD = 30  # seconds; a request that took longer fails at once, to save time
 SPARE = 2  # extra seconds for a client to leave, since the recorded wait is in whole seconds
 
 

@@ -206,7 +206,7 @@ class ConnectionWriter(asyncio.Protocol):
             self.hub.failed(task.exception())
             self.abort()
         elif self._transport is None:
-            # what was read before the client left is answered, for its session and the ledger
+            # requests read before the client left are answered, for its session and the ledger
             self._requests()
         elif not task.cancelled() and not self._paused and not self._closing:
             self._start_reading()

@@ -53,7 +53,7 @@ class GatewayStats:
 
 
 LAST_FAILURES, LAST_MISSES = 5, 20
-LAST = 2.0  # seconds in which requests that are being answered come to their end when a gateway closes
+LAST = 2.0  # seconds that pending requests get when a gateway closes
 READERS = 8  # threads that read large bodies
 # The same of live answers: a web socket or an event stream keeps one as long as it is open.
 LIVE_READERS = 1024
@@ -200,7 +200,7 @@ class Hub:
             connection.abort()
         await asyncio.sleep(0)  # the connections notice that they are gone
         if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(tasks, timeout=LAST)  # what was read is answered, for the ledger
+            await asyncio.wait(tasks, timeout=LAST)  # requests that were read are answered, for the ledger
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.answerer.close()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}

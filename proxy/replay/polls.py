@@ -64,7 +64,7 @@ class PollProgress:
     # places of the captures that answer its polls once they are due, and of those that did
     asked: set[tuple[str, int]] = field(default_factory=set)
     polled: set[tuple[str, int]] = field(default_factory=set)
-    wrote: Counter[str] = field(default_factory=Counter)  # keys of what was written
+    wrote: Counter[str] = field(default_factory=Counter)  # keys of writes
     sockets: set[str] = field(default_factory=lambda: {""})  # channels that went on in a web socket
     # the last answer on a channel that went on in a web socket, where the last poll asked for more
     beyond: Capture | None = None

@@ -258,7 +258,7 @@ class SessionState:
         self.weight = 0  # of both, in approximate bytes
         self.sockets: dict[str, int] = {}  # number of web sockets opened so far, by address
         self.talks: list[Socket] = []  # the open web sockets
-        self.named = set[str]()  # the ids that clients were told over web sockets
+        self.named = set[str]()  # ids that clients received over web sockets
         # numbers of tunnels in which a browser aborted TLS, by authority and browser; `again`: those that it
         # tried again
         self.broken: dict[tuple[str, bytes], list[int]] = {}

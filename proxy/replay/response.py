@@ -283,7 +283,7 @@ def plan(
     made = _planned(replace(stored, headers=head), size, request, recorded, decoded)
     if request.method == "HEAD" or made.status in BODILESS or made.derived not in ("", "whole"):
         return made
-    # a reader of chunks is not told their length beforehand
+    # a client that reads chunks does not know their length beforehand
     declared = tuple(f for f in head if f[0].lower() == TRAILER)
     return replace(
         made,

@@ -37,7 +37,7 @@ class ServerTls:
             self._in.write, inner.read, inner.write, self._out.read,
         )  # fmt: skip
         self.ready = False
-        self.closed = False  # the client has said that it sends nothing more
+        self.closed = False  # the client has announced that it sends nothing more
 
     @property
     def protocol(self) -> str:

@@ -69,7 +69,7 @@ class SessionSocket:
         presumed = answerer.accept == "rule" and confidence >= answerer.min_confidence
         if not found.conversations or not (found.sure or presumed):
             return None
-        # where each page draws a session, addresses differ, and the first of those recorded stands for them
+        # pages that draw a session id have different addresses: the first recorded one represents them
         address = found.conversations[0].url
         turn = state.sockets.get(address, 0)
         state.sockets[address] = turn + 1

@@ -284,14 +284,14 @@ def _echoing(message: Payload, found: list[Echo]) -> Payload:
 
 COUNTED = 3  # messages of different content, numbered one after the other, that show how a client counts
 LONG = 100  # messages of an address from which on a thread plays them
-AHEAD = 16  # messages in another order that are compared but for what their client draws or counts
+AHEAD = 16  # messages in another order that are compared without drawn ids and counts
 LONGEST = 1 << 16  # characters of a message in which numbers are looked for
 _NUMBER = re.compile(r"([^\d]{0,16})(\d{1,15})")  # "7", "sub-7"
 # https://stomp.github.io/stomp-specification-1.2.html#Augmented_BNF
 _STOMP = re.compile(r"([A-Z]{3,12})\r?\n((?:[^\n:]+:[^\n]*\n)*)\r?\n(.*)", re.S)
-Spot = tuple[str | int, ...]  # where something stands in a message: names and indexes
-_FRAME: Spot = ("", "")  # of what stands around the JSON, or of STOMP's command
-# Header fields of STOMP: in which a client names what it makes, by the command, and in which a server repeats the names
+Spot = tuple[str | int, ...]  # the place of a value in a message: names and indexes
+_FRAME: Spot = ("", "")  # the spot of the text around the JSON, or of STOMP's command
+# Header fields of STOMP in which a client names a thing that it makes, by command, and in which a server repeats the name
 _STOMP_COMMANDS = "SEND SUBSCRIBE UNSUBSCRIBE BEGIN COMMIT ABORT ACK NACK DISCONNECT".split()  # noqa: SIM905
 _STOMP_MAKES = {("SUBSCRIBE", "id"), ("BEGIN", "transaction"), *((one, "receipt") for one in _STOMP_COMMANDS)}
 _STOMP_TELLS: dict[object, Spot] = {"MESSAGE": ("subscription",), "RECEIPT": ("receipt-id",)}
@@ -514,7 +514,7 @@ class _Learned:
     """Values that the client has in place of a conversation's recorded ones, and the rules that were needed to see it."""
 
     ids: dict[str, str] = field(default_factory=dict)  # recorded id -> the client's
-    # a number or name by which it counts, likewise
+    # recorded number or name in a count -> the client's
     numbers: dict[object, object] = field(default_factory=dict)
     echoes: list[Echo] = field(default_factory=list)  # values that the server repeats
     counts: dict[Spot, MessageCount] | None = None  # where the client counts, once that was asked for
@@ -556,7 +556,7 @@ class Player:
         self._at = 0  # messages of the leading conversation so far
         self._told = 0  # of these, sent since the client's last message
         self.lives = False  # the client's last message was no more than a sign of life
-        self.silent = False  # the real server would have said more after the last write than is said here
+        self.silent = False  # the real server would have sent more messages after the last write
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
         # writes after which something was said, in any conversation
@@ -577,7 +577,7 @@ class Player:
         self._recorded = recorded
         self.long = sum(len(one.messages) for one in known) > LONG
         self._told_server = ClientMessages()
-        self._most = DRAWN  # the confidence of what is doubted at most
+        self._most = DRAWN  # the highest confidence of a doubted answer
         self.protocol = own.protocol
         self.url = own.url
 
@@ -626,7 +626,7 @@ class Player:
                 self._most = OTHER_SECRET
         fits = fits or doubtful
         if not fits:
-            # the real server would have heard it, and may say something else from here on
+            # the real server would have received it, and may answer otherwise from here on
             self._doubt(_event(message))
             return None
         # server messages that came by time before this message
@@ -700,7 +700,7 @@ class Player:
         places = one.client_places()
         if self._count >= len(places) or (beat := _is_beat(one.messages[places[self._count]][1])) is False:
             return one
-        self.ambiguous = self.ambiguous or beat is None  # the order tells of a receipt that lacks
+        self.ambiguous = self.ambiguous or beat is None  # a missing receipt shows in the order
         at, end = places[self._count], (*places, len(one.messages))[self._count + 1]
         answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n][1]))
         gone = {at, next(answers, at)}
@@ -1270,7 +1270,7 @@ def _drawn_apart(stored: str, asked: str) -> list[str]:
     return [other for _, other in apart] if all(surely_drawn(v) for pair in apart for v in pair) else []
 
 
-# Names of what a page may draw for itself. Keys, tokens and passwords are somebody's.
+# Names of values that a page may draw itself; keys, tokens and passwords belong to somebody.
 _SESSION = re.compile(r"sess(?:ion)?(?:[-_]?id)?$|(?:^|[-_])sid$", re.I)
 
 
@@ -1462,7 +1462,7 @@ class Socket:
 
         def turn() -> Callable[[], None]:
             answer = self._player.note_write(key)
-            # doubt is told again, as with the answer to a message
+            # doubt is noted again, as with the answer to a message
             return partial(self._say, answer, again=bool(answer) or self._player.silent)
 
         self._play(turn)
@@ -1542,7 +1542,7 @@ class Socket:
         if answer is None:  # the socket stays open: what was recorded may still be said
             note_miss = self._on_stray(expected, message)
             return lambda: self._stray(note_miss)
-        # a client that hears of no doubt takes this answer for sure
+        # a client that is told of no doubt takes this answer as certain
         again = bool(answer) and not self._player.lives
 
         def tell() -> None:
@@ -1573,7 +1573,7 @@ class Socket:
 
     def _end(self, code: int, reason: str) -> None:
         self.closed = True
-        if code == CloseReason.NO_STATUS_RCVD:  # the frame named no code: a page is told 1005, not 1000
+        if code == CloseReason.NO_STATUS_RCVD:  # the frame had no code: a page sees 1005, not 1000
             self._write(self._frames.close())
         elif code in LOCAL_ONLY_CLOSE_REASONS:  # never sent (RFC 6455, 7.4.1)
             self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))

@@ -18,7 +18,7 @@ from stillweb.snapshots.secrets.detect import proves_password
 from stillweb.snapshots.warc.messages import set_cookies
 
 REMEMBERED = 1 << 15  # captures
-DOUBTED = 0.75  # what an answer is worth if a condition may have come to something else
+DOUBTED = 0.75  # the confidence of an answer whose condition may have had another result
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that tell of a moment
 MOST = 0.98  # that such an answer comes again
 CUT = 0.9  # what an answer is worth of which only the first was kept
@@ -136,7 +136,7 @@ def captures_that_fit(captures: list[Capture], now: LookupState) -> list[Capture
 def same_preconditions(captures: list[Capture], now: LookupState) -> list[Capture]:
     """Return the captures of a write whose conditions come to the same as those of the request; else unsure ones."""
     if now.request.method in SAFE_METHODS:
-        return captures  # what a GET's conditions come to is worked out from its answer
+        return captures  # the result of a GET's conditions is computed from its answer
     asked = preconditions_of(now.request.headers)
     conditions = [(preconditions_of(now.peek.fields(c)), c) for c in captures]
     sure = [c for own, c in conditions if own == asked] or [
@@ -198,7 +198,7 @@ def _all_of_it(captures: list[Capture], now: LookupState) -> list[Capture]:
     parts = [(now.peek.part(c), c) for c in captures if c.status == 206]
     if _apart([part for part, _ in parts]):
         return []
-    # An answer to If-Range need not say of what kind it is (RFC 9110, 15.3.7).
+    # An answer to If-Range need not have a Content-Type (RFC 9110, 15.3.7).
     return [c for part, c in parts if part.whole and now.read_request(c).header("if-range") is None]
 
 

@@ -46,7 +46,7 @@ _DOING = _SIGNING | set(
 MASK = (1 << 64) - 1
 MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
 LONG = 1024  # characters of a text that an event keeps
-SAY = "SAY"  # in place of the method of what is said over a web socket
+SAY = "SAY"  # the method of messages over a web socket
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
 
@@ -63,7 +63,7 @@ class Event:
     answer: int = 0
     status: int = 0  # of the answer
     fields: tuple[str, ...] = ()  # values of the header fields that an application made up
-    trust: float = 1.0  # the chance that it was answered by what the server would have said
+    trust: float = 1.0  # the chance that its answer was the server's
 
     @property
     def done(self) -> int:

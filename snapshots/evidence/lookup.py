@@ -82,7 +82,7 @@ class Lookup:
     confidence: float = 0.0  # the chance that this is the right answer
     ambiguous: bool = False  # whether that is too small to be sure
     inert: bool = False  # nothing follows from it for the session, in which only the request decided
-    state: str = ""  # a label of what the session did at the site, "" for nothing that may decide
+    state: str = ""  # a label of the session's earlier requests at the site, "" if none of them may decide
     why: tuple[str, ...] = ()
     # recorded ones, and those that the client drew in their places
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Session:
     found: Capture | None = None  # what the last lookup found
     matcher: Matching | None = None  # that of the last lookup
     followed: dict[str, FollowedSession] = field(default_factory=dict)
-    # the same as of the last page: what it brings in comes in any order
+    # the same since the last page: its subresources are requested in any order
     pages: dict[str, FollowedSession] = field(default_factory=dict)
     # by site, the address of the page before that
     previous_pages: dict[str, str] = field(default_factory=dict)

@@ -63,9 +63,9 @@ from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT
 from stillweb.snapshots.secrets.redact import MASK, PREFIX, mask
 from stillweb.snapshots.warc.messages import set_cookies
 
-RIVALS = 2  # answers that are named of a request that none answers surely enough
-OTHER_SECRET = 0.7  # what an answer to another key or token is worth
-# the rule that an archive kept a method and a body as a query, which does not tell all of them
+RIVALS = 2  # answers named in a miss for want of confidence
+OTHER_SECRET = 0.7  # the confidence of an answer that was recorded for another key or token
+# the rule that an archive stored method and body as a query, which may lack some of them
 POSTED = "post-as-get"
 REDACTED = "redacted"  # the rule that another secret is the same request
 TIMED = "timestamp"  # the rule that another moment is the same request, where it was the present

@@ -29,7 +29,7 @@ Scoped = tuple[str, bool]
 Parts = Mapping[str, str]
 NO_PARTS: Parts = {}
 PART = "~"
-# In place of a value with which a request was never recorded: of what clients draw anew, and of another field that they send of themselves
+# Stand-ins for a part's value that was never recorded: ANEW for parts that clients draw anew, OTHER for other fields of a client
 ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
@@ -495,7 +495,7 @@ class Model:
 
         chances = dict.fromkeys(recorded, 0.0)
         total = recorded.total()
-        silent = 0.0  # what is believed of fields whose values tell nothing
+        silent = 0.0  # the odds of fields whose values show nothing
         doubted = _doubted(past)
         for h in self.posterior(key):
             for chosen, share in self._members(h.types, found):
@@ -631,7 +631,8 @@ class Model:
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was recorded and not searched the chances that answers do not change by it."""
-        last = self._last_untried  # the grounds of the likeliest answers are told of what was just predicted
+        # the grounds of the likeliest answers are asked for right after a prediction
+        last = self._last_untried
         if last is not None and last[0] == key and last[1] is past and last[2] is parts:
             return last[3]
         target, found = self.targets[key], self.candidates(key)
@@ -654,7 +655,7 @@ class Model:
         here = parts.get(t, "") if t.startswith(PART) else past[0].mark(t, past[1])
         if here:
             return self._compared(t, target, past, here)
-        # of what a session has not done, or does not send, the recording alone tells
+        # the absence of a type or part is the same for all sessions
         memo = target.event.key, t
         found = self._absent.get(memo)
         if found is None:
@@ -668,7 +669,7 @@ class Model:
     ) -> dict[int, float]:
         part = t.startswith(PART)
         differs: dict[int, float] = {}
-        known: dict[int | str, float] = {here: 0.0}  # by what it was, the share in which that is another
+        known: dict[int | str, float] = {here: 0.0}  # by its earlier value: the share in which that differs
         for o in target.observations:
             if differs.get(o.answer, 1.0) > 0:
                 was = o.mark(t)
@@ -947,6 +948,6 @@ def _bounded(chance: float) -> float:
     return min(0.97, max(0.0005, chance))
 
 
-# By the value of a part: how far it counts that it is another one
+# By the value of a part: how far a different value counts
 _TELLING = {ANEW: 0.0, OTHER: priors.OTHER}
 _PROOFS = ("~cookie given", "~header authorization")  # parts that tell who asks

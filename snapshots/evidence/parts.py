@@ -60,7 +60,7 @@ FLEETING = (
 )
 REPEATED = "idempotency-key"  # a request with the key of an earlier one repeats it, and is answered alike
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
-# Fields of Vary that are parts of their own, or say nothing of what is chosen.
+# Fields of Vary that are parts of their own, or that choose nothing.
 _NO_CHOICE = ("accept-encoding", "accept-language", "cookie", "origin", "credentials")
 # Names of values that a site gives out to be sent back once.
 ONCE = re.compile(
@@ -220,14 +220,14 @@ def _rule_parts(
     if irrelevant(request):
         bare = digest(parse(Request(request.method, request.url.partition("?")[0])))
         return bare, {"~rule irrelevant": digest(parse(request))}
-    rules = rules.without("redacted")  # a secret is told by its proof, not by a rule
+    rules = rules.without("redacted")  # a secret is recognised by its proof, not by a rule
     parsed, left = parse(request), reduce_request(request, rules.rules, issued, stored=stored)
     key, found = digest(left), dict[str, str]()
     if key == digest(parsed):
         return key, found
     alone = [(rule, apply_rules((rule,), parsed, issued)) for rule in rules.rules]
     useful = [(rule, without) for rule, without in alone if without is not parsed]
-    several: dict[str, list[tuple[Rule, str]]] = {}  # places whose values are in the part of no rule alone
+    several: dict[str, list[tuple[Rule, str]]] = {}  # places whose values more than one rule covers
     seen: set[str] = set()
     for rule, without in useful:
         less = reduce_request(request, [r for r in rules.rules if r is not rule], issued, stored=stored)

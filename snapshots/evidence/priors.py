@@ -52,22 +52,22 @@ EARLIEST = 0.75  # the first recorded of several answers to sessions that did th
 TURNED = 0.25  # that a wrong answer to a write says "refused" where the right one says "done", or the reverse
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs
-# An answer in a new state was given before or not: what is believed before anything is seen
+# The prior of an answer in a new state: given before, or new
 RETURNED, FRESH = 0.5, 1.5
 LEARNING = 1.0  # what each answer in a new state adds to that
-# What a word that is sent with a type, and is in the answers after it alone, does to the odds that it decides; what one that is not does
+# Factors of the odds that a type decides: its words are in the answers after it and in no others; they are in none
 HEARD, UNHEARD = 5.0, 0.8
 UNSAID = 0.13  # the same where an answer repeats none of the words that were sent before it, and which are lacking now
 ECHOES = 3  # words, or sets of words that come together, that count
 # Share of the chance that a field decides which clients send of themselves, where its value was never recorded
 OTHER = 0.3
 OWN = 0.8
-POOL = 0.5  # weight of what requests of the same type show
+POOL = 0.5  # weight of the evidence from requests of the same type
 SIBLINGS = 7
 # What it does to the odds that a write decides which was never tried before what its own path shows, if it was done and leads nowhere: a path
 # that leads on shows its form
 OWN_PATH = 6.0
-# The same of a write to another thing in the folder of what is read: `/shop/cups/add` before `/shop/plates`
+# The same of a write to another thing in the folder that is read: `/shop/cups/add` before `/shop/plates`
 BESIDE = 1 / OWN_PATH
 # That of a type which decides only events count that share an id with the request, by whether that names a thing and has their path
 SCOPED = {True: 0.8, False: 0.5}
@@ -114,7 +114,7 @@ PARTS = {
     r"rule issued-value": 0.3,
     r"rule .*": 0.15,
 }
-OTHER_PARTS = 0.3  # a field of an application, a moment, what was said over a web socket before a request
+OTHER_PARTS = 0.3  # a field of an application, a time, messages over a web socket before a request
 _PARTS = [(re.compile(pattern), chance) for pattern, chance in PARTS.items()]
 
 

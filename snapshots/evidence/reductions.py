@@ -116,7 +116,7 @@ REDUCERS: dict[str, Callable[[], Reducer]] = {
     "most recent first": MostRecentFirst,
     # the events that happened an odd number of times: likes, folds, stars
     "switch": partial(Steps, lambda state, e: state ^ e.done),
-    # the last page that was shown, and the writes since: a page that shows all of a state tells it, whatever led there
+    # the last page that was shown, and the writes since: such a page shows the whole state
     "shown": partial(Steps, lambda state, e: _outcome(e) if e.safe else _chain(state, e.done), heard=True),
     # the last event and how it was answered: a switch that one request turns on and off
     "outcome": partial(Slots, lambda _: None, _outcome, heard=True),

@@ -371,7 +371,7 @@ def response_facts(store: Store, capture: Capture) -> Response:
         return store.head(capture)
     try:
         return store.read_start(capture, ACKNOWLEDGED)
-    except (DamagedInput, TooLarge):  # told by the lookup that it answers
+    except (DamagedInput, TooLarge):  # the lookup that it answers reports it
         return store.head(capture)
 
 

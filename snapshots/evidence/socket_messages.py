@@ -23,7 +23,7 @@ from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS
 
 STRAYED = "?"  # said by a client that nobody recorded saying it
-# Signs of life, and what is said to a protocol alone ("40", "2probe"): how many there are, time decides.
+# Signs of life and messages of the protocol itself ("40", "2probe"): their number depends on time alone.
 _LIFE = re.compile(
     r"[\d\W]*|\d?probe|.{0,60}\b(?:ping|pong|heart_?beat|keep_?-?alive|ka)\b.{0,60}", re.I | re.S
 )

@@ -55,7 +55,7 @@ LONGEST = 1 << 13  # bytes of a request in which moments are looked for
 READ = 20_000  # bytes of recorded requests that are compared in their moments, which takes about 4 ms
 JOINED = 1 << 10  # bytes of those that differ in more, and may be joined by rules
 _DIGITS = b"0123456789"
-SENT = 3  # different requests in which a session sent a short word that it drew, at least
+SENT = 3  # the least number of different requests in which a session sent a short word that it drew
 SPREAD = 4  # characters by which two draws of `Math.random().toString(36)` differ in length, at most
 
 

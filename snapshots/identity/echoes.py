@@ -171,7 +171,7 @@ def _in_json(text: str, found: list[Echo]) -> str:
                     *(["{", name] for name in _OF_IDS),
                 ):
                     continue  # of something that the answer names
-                plain = echo.recorded == token  # a text of a query, which the answer tells as a number
+                plain = echo.recorded == token  # text in the query, a number in the answer
                 if echo.name == name and (
                     plain or (type(echo.recorded) is type(value) and echo.recorded == value)
                 ):

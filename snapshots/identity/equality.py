@@ -120,7 +120,7 @@ class Equality:
         return found
 
 
-# What an answer says, without what is new at every visit and means nothing
+# An answer's content, without meaningless values that are new at every visit
 
 LIMIT = 1 << 21  # bytes of a body that are compared; beyond that the digest decides
 OFTEN = 1 << 15  # bytes of a body whose comparable form is remembered
@@ -201,7 +201,7 @@ _MOMENT = re.compile(
     rb"|(?<!\d)20\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d:[0-6]\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
     rb"|(?<![\w.])20\d\d[01]\d[0-3]\dT?[0-2]\d[0-5]\d[0-6]\d(?![\w.])"
 )
-NOW = 3.0  # s between an answer's Date and a moment in it that tells when it was made
+NOW = 3.0  # seconds between an answer's Date and a time in it that says when it was made
 
 
 def _without_now(body: bytes, date: str | None) -> bytes:

@@ -86,7 +86,7 @@ _OF_THE_REQUEST = tuple(
     for what in _words("request correlation transaction span invocation")
     for dash in ("-", "")
 )
-# Drawn anew for each request, or made from it, as what is left of gRPC's and Connect's time is.
+# Drawn anew for each request, or derived from it, as gRPC's and Connect's remaining time.
 _DRAWN = _Names(
     _words(
         "b3 baggage connect-timeout-ms content-sha256 date digest grpc-timeout idempotency-key x-idempotency-key newrelic sw8"

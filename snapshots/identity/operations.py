@@ -46,7 +46,7 @@ def operations_of(parsed: ParsedRequest) -> tuple[Operation, ...]:
 def _operations_of(parsed: ParsedRequest) -> tuple[Operation, ...]:
     body = parsed.body
     if body.kind == FORM:
-        # what is called `query` there may be of any language
+        # a member `query` there may be of any language
         items: list[Any] = [{_text(p.name): _text(p.value) for p in body.value if p.name != b"query"}]
     elif body.kind == JSON:
         items = body.value if isinstance(body.value, list) else [body.value]

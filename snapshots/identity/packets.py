@@ -26,7 +26,7 @@ _CONNECT = 0x10
 # packets that begin with their identifier: by whom it was drawn, the sender or the receiver
 _ASKS, _ANSWERS = (0x62, 0x82, 0xA2), (0x40, 0x50, 0x70, 0x90, 0xB0)
 _CLEAN = 2  # flag of a CONNECT that goes on with no session of before
-_WSLINK_HEAD = 12  # bytes of what is drawn, of an offset and of a length
+_WSLINK_HEAD = 12  # bytes: a drawn number, an offset and a length
 _LENGTH = 5  # bytes of a type and a length, of which four tell the length
 
 

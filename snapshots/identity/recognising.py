@@ -106,7 +106,7 @@ class Recogniser(Redactor):
         for salt, by_proof in self._known.items():
             found = by_proof.get(keystore.proof_of(secret, salt), set())
             near = found & self._near.keys() or found
-            if len(near) == 1:  # two of one snapshot that prove alike can't be told apart
+            if len(near) == 1:  # two secrets with equal proofs can't be told apart
                 name = next(iter(near))
                 best.append((self._near.get(name, 0), name))
         # Each layer has a name of its own for the secret: the one that was recorded here, and highest.

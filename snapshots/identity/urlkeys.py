@@ -18,7 +18,7 @@ from stillweb.snapshots.cache import cached
 from stillweb.snapshots.http.bodies import EMPTY, FORM, JSON, MULTIPART, Body
 
 MAX_BODY = 4096
-POSTED = "__wb_method="  # begins what stands for a method other than GET and its body in a query
+POSTED = "__wb_method="  # begins the query that represents a method other than GET and its body
 
 _ESCAPES = re.compile(rb"%(?:25)+")  # nested escapes in one step: else each level costs a pass
 _UNSAFE = re.compile(r"[^\x21-\x7e]+")

@@ -32,7 +32,7 @@ from stillweb.snapshots.warc.members import Unpacked
 from stillweb.snapshots.warc.scan import EMPTY, Damage, ScannedRecord, Wanted, scan
 from stillweb.snapshots.words import pluralize
 
-# version of the lines, and of what they hold of `has_client_fields`; indexes on disk of another version are built again
+# version of the lines and of `has_client_fields`; an index on disk of another version is rebuilt
 VERSION = 42
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total

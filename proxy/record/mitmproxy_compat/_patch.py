@@ -422,7 +422,7 @@ def check_versions() -> None:
 def _digest(function: Callable[..., Any]) -> str:
     try:
         return digest_of(inspect.getsource(function))
-    except (OSError, TypeError):  # its source can't be read: not known, and told so
+    except (OSError, TypeError):  # its source can't be read: reported as unknown
         return ""
 
 

@@ -28,7 +28,7 @@ REFUSED = (
     "the request was refused: "  # begins the reason of a request that mitmproxy answers itself, with a 400
 )
 MAX_HEAD = 1 << 20  # bytes; Chromium takes 256 KiB, curl 300 kB
-MAX_SLOP = 4  # bytes of the answer before that may stand in front of a status line, as in Chromium
+MAX_SLOP = 4  # bytes of the previous answer that may precede a status line, as in Chromium
 MAX_LINE = 1 << 14  # bytes of a line between chunks, as in Chromium
 MAX_TRAILERS = 1 << 18  # bytes
 # transfer codings, RFC 9112, 7.2

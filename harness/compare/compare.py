@@ -128,12 +128,12 @@ class Comparison:
         return f"no interval: it takes {LEAST_CLUSTERS} clusters, and there are {self.clusters}"
 
     @property
-    def told_left_out(self) -> list[str]:
+    def left_out_lines(self) -> list[str]:
         """Messages on the tasks that were not paired."""
         return _messages(self.left_out)
 
     @property
-    def told_part_judged(self) -> list[str]:
+    def part_judged_lines(self) -> list[str]:
         """Messages on the tasks whose means are of the judged attempts alone."""
         return _messages(self.part_judged)
 
@@ -813,7 +813,7 @@ def _report(comparison: Comparison, sides: tuple[str, str]) -> Iterator[str]:
         f"({comparison.test}), sign test {decimals(comparison.sign_p, 4)}; {pluralize(len(comparison.pairs), 'task')} in "
         f"{pluralize(comparison.clusters, 'cluster')}, {len(comparison.worse)} worse, {len(comparison.better)} better"
     )
-    for line in comparison.told_left_out:
+    for line in comparison.left_out_lines:
         yield f"left out of {comparison.metric}: {line}"
-    for line in comparison.told_part_judged:
+    for line in comparison.part_judged_lines:
         yield f"without the attempts whose judge failed: {line}"

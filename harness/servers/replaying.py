@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stillweb.proxy.replay.hosting import VirtualHost, reset_in
+from stillweb.proxy.replay.hosting import VirtualHost, reset_hosts
 
 if TYPE_CHECKING:
     from stillweb.snapshots.capture import Response
@@ -53,4 +53,4 @@ class _Late:
 
     def reset(self, session: str) -> None:
         """Forget a session's state, if the handlers are loaded."""
-        reset_in([self.made[self.name]] if self.made else [], session)
+        reset_hosts([self.made[self.name]] if self.made else [], session)

@@ -63,8 +63,8 @@ def in_process(
                 reply.held = held._replace(make=lambda: locked(held.make))
             return reply
         with lock:
-            fault = answerer.meets(request, state)
-            reply_of_fault = answerer.instead(request, state, fault) if fault is not None else None
+            fault = answerer.fault_for(request, state)
+            reply_of_fault = answerer.fault_reply(request, state, fault) if fault is not None else None
         if reply_of_fault is not None:
             return reply_of_fault
         try:

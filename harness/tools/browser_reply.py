@@ -46,13 +46,13 @@ class Reply:
         session = self.session
         if self.closed or not session.tabs:
             return
-        downloads = session.told_downloads()
+        downloads = session.take_downloads()
         self.sections.events += [fill_string("downloading", name=name) for name in downloads]
         if downloads.left_out:
             self.sections.events.append(f"- Left out: {downloads.left_out} older downloads")
-        if left_out := session.told_left_out():
+        if left_out := session.take_left_out():
             self.sections.events.append(f"- Left out: {left_out} requests of the page, which sends too many")
-        if session.told_crowded():
+        if session.take_crowded():
             self.sections.events.append("- Left out: windows that the page opened, as too many are open")
         headers = [(tab, await tab.lines()) for tab in session.tabs]
         changed = [tab for tab, lines in headers if tab.header != lines]

@@ -72,7 +72,7 @@ class Browsing:
     answers_reported: int = 0  # number of answers that calls have reported
     left_out: int = 0  # number of answers that were dropped, as calls have reported
     misses_reported: int = 0  # number of the gateway's misses that calls have reported
-    told_faults: int = 0  # likewise, of answers that faults changed
+    reported_faults: int = 0  # likewise, of answers that faults changed
     doubted: bool = False  # True if an answer was ambiguous and no call has reported it
     unsure: Confidence | None = (
         None  # in the answers that are less than certain and that no call has reported
@@ -118,8 +118,8 @@ class Browsing:
 
     def new_faults(self) -> list[str]:
         """Return the verdicts of answers that faults changed since the last call; the browser sees none of a reset."""
-        fresh = self.gateway.faults_met(self.name)[self.told_faults :]
-        self.told_faults += len(fresh)
+        fresh = self.gateway.faults_met(self.name)[self.reported_faults :]
+        self.reported_faults += len(fresh)
         return fresh
 
     def new_misses(self) -> list[MissedRequest]:
@@ -205,19 +205,19 @@ class Browsing:
         with contextlib.suppress(TimeoutError):  # the page may have navigated away meanwhile
             await asyncio.wait_for(self._has_downloads.wait(), 10)
 
-    def told_downloads(self) -> Newest[str]:
+    def take_downloads(self) -> Newest[str]:
         """Return the names of the files downloaded since the last call, in order, and forget them."""
         names, self.downloads = self.downloads, Newest(MOST_DOWNLOADS, len)
         self._has_downloads.clear()
         return names
 
-    def told_left_out(self) -> int:
+    def take_left_out(self) -> int:
         """Return the number of requests since the last call that no result can take into account."""
         assert self.traffic is not None
         left_out, self.left_out = self.traffic.answers.left_out - self.left_out, self.traffic.answers.left_out
         return left_out
 
-    def told_crowded(self) -> bool:
+    def take_crowded(self) -> bool:
         """Return True if windows were left out since the last call, and forget it."""
         assert self.traffic is not None
         crowded, self.traffic.crowded = self.traffic.crowded, False

@@ -79,7 +79,7 @@ class Recording:
     def watch(self, traffic: Traffic) -> None:
         """Set the traffic of the recorded pages, and let it ask the recorder for stream messages and bodies."""
         self.traffic = traffic
-        traffic.bytes_received = lambda: self.recorder.come(self.session)
+        traffic.bytes_received = lambda: self.recorder.bytes_under_way(self.session)
         traffic.silence.counters = lambda: self.recorder.stream_counters(self.session)
 
     async def look(self, page: Page, *, with_picture: bool = True) -> PageSnapshot:

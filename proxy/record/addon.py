@@ -367,7 +367,7 @@ class RecordingAddon:
                 streamed += draft.response_spool.payload_size
         return StreamCounters(from_client, from_server, streamed)
 
-    def come(self, session: str) -> int:
+    def bytes_under_way(self, session: str) -> int:
         """Return how many bytes have come of a session's answers under way, without streams. May be called from any thread."""
         drafts = [one for one in list(self._drafts.values()) if one.session == session and one.awaited]
         return sum(one.response_spool.size for one in drafts if one.response_spool is not None)

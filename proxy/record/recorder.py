@@ -312,9 +312,9 @@ class Recorder(ProxyServer):
         """Return what the open web sockets and event streams of a session have said so far."""
         return self._addon.stream_counters(session)
 
-    def come(self, session: str = DEFAULT_SESSION) -> int:
+    def bytes_under_way(self, session: str = DEFAULT_SESSION) -> int:
         """Return how many bytes have come of a session's answers under way, without event streams."""
-        return self._addon.come(session)
+        return self._addon.bytes_under_way(session)
 
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:
         """Return a session's captures in written order: those that began at event `since` or later."""

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from stillweb.proxy.net.addresses import host_of
 from stillweb.proxy.replay.faults import older, read_pace, stale_fields
-from stillweb.proxy.replay.hosting import VirtualHost, reset_in
+from stillweb.proxy.replay.hosting import VirtualHost, reset_hosts
 from stillweb.proxy.replay.http1 import LARGE, MAX_BODY, MAX_HEAD
 from stillweb.proxy.replay.ledger import EntryTails, Ledger
 from stillweb.proxy.replay.memento import is_timegate, memento_fields, moment_of, without_date
@@ -177,7 +177,7 @@ class Answerer:
         if self.states.get(name) is not None:
             state = self.state(name)
             state.begin_anew(self.matcher.session(name))
-            reset_in(self.virtual_hosts.values(), state.name)
+            reset_hosts(self.virtual_hosts.values(), state.name)
             self._fault_sessions.pop(state.name, None)
 
     def missed(self, name: str) -> list[MissedRequest]:
@@ -226,7 +226,7 @@ class Answerer:
         If the client leaves before, or has `left`, the ledger line of an unanswered request is written.
         """
         if state.judging:
-            await self.to_its_end(state.wait_until(lambda: not state.judging), request.body)
+            await self.run_to_end(state.wait_until(lambda: not state.judging), request.body)
         try:
             if left and self.waits(request, state):
                 raise asyncio.CancelledError
@@ -247,7 +247,7 @@ class Answerer:
             if self.faults is None and not self.timing:
                 reply = self._answer(request, state, memo_key)
             else:
-                reply = self._faulty(request, state, self.meets(request, state))
+                reply = self._answer_with_fault(request, state, self.fault_for(request, state))
             if (
                 state.talks
                 and request.method not in SAFE_METHODS
@@ -294,13 +294,13 @@ class Answerer:
         derive = self.run_in_thread(lambda: self._derive(request.remembering(), session))
         with state.working():
             try:
-                await self.to_its_end(derive, request.body)
+                await self.run_to_end(derive, request.body)
             except asyncio.CancelledError:
                 self.count(request, state, None)
                 self.note(state, self.tail(request, None, "miss", "", 0, more={"why": GONE, "nearest": []}))
                 raise
 
-    async def to_its_end(self, work: Awaitable[T], read: Sized) -> T:
+    async def run_to_end(self, work: Awaitable[T], read: Sized) -> T:
         """Finish work on bytes read from a client, even if the client leaves and the task is cancelled meanwhile."""
         task = asyncio.ensure_future(work)
         size = MAX_HEAD + len(read)
@@ -360,7 +360,7 @@ class Answerer:
 
     # Faults
 
-    def meets(self, request: Request, state: SessionState) -> FaultHit | None:
+    def fault_for(self, request: Request, state: SessionState) -> FaultHit | None:
         """Count a request of a session, and return the fault that it meets."""
         if self.faults is None:
             return None
@@ -369,7 +369,7 @@ class Answerer:
             known = self._fault_sessions[state.name] = self.faults.session(state.name)
         return known.meet(request)
 
-    def instead(self, request: Request, state: SessionState, fault: FaultHit) -> Reply | None:
+    def fault_reply(self, request: Request, state: SessionState, fault: FaultHit) -> Reply | None:
         """Return the reply of a fault that replaces the recorded one, and write its ledger line; None if it replaces none."""
         if not fault.fault.replaces:
             return None
@@ -408,11 +408,11 @@ class Answerer:
         held.held = DelayedReply(first, lambda: reply)
         return held
 
-    def _faulty(self, request: Request, state: SessionState, fault: FaultHit | None) -> Reply:
+    def _answer_with_fault(self, request: Request, state: SessionState, fault: FaultHit | None) -> Reply:
         """Return the reply to a request that met a fault, or none. Nothing is remembered for the fast path."""
         if fault is None:
             return self._answer(request, state, None)
-        return self.instead(request, state, fault) or self.with_delay(
+        return self.fault_reply(request, state, fault) or self.with_delay(
             self._answer(request, state, None, fault), fault
         )
 
@@ -726,8 +726,8 @@ class Answerer:
         if host_of(url) in self.virtual_hosts:
             return None, 0.0
         asked = Request("CONNECT", url)
-        if (fault := self.meets(asked, state)) is not None:
-            if (reply := self.instead(asked, state, fault)) is not None:
+        if (fault := self.fault_for(asked, state)) is not None:
+            if (reply := self.fault_reply(asked, state, fault)) is not None:
                 return reply, 0.0
             self.count_fault(state, fault)
             self.note(state, self.tail(asked, None, fault.verdict, "fault", 200, more=fault.members()))
@@ -901,7 +901,7 @@ class Answerer:
         state.seq = seq + 1
         self.requests += 1
         if state.again:
-            tail = state.told_again(tail)
+            tail = state.with_retried_tunnels(tail)
         self.ledger.write_timed(state.prefix, seq, tail)
 
 
@@ -1042,7 +1042,7 @@ def fail_as_recorded(
     elif 0 < failed.failure.seconds_waited <= MOST_HELD:
         reply.held = DelayedReply(
             failed.failure.seconds_waited + SPARE,
-            lambda: _outstayed(answerer, request, state, lookup, failed),
+            lambda: _miss_after_failure(answerer, request, state, lookup, failed),
             ESTABLISHED if failed.failure.is_silent_tunnel else b"",
         )
     status = 0 if reply.held is not None else reply.status
@@ -1051,7 +1051,7 @@ def fail_as_recorded(
     return reply
 
 
-def _outstayed(
+def _miss_after_failure(
     answerer: Answerer, request: Request, state: SessionState, lookup: Lookup | None, failed: KnownFailure
 ) -> Reply | None:
     """Write a miss for a client that waits longer than it did while recording, and return its reply.

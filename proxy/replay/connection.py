@@ -509,7 +509,7 @@ class ConnectionReader(ConnectionWriter):
         self.deadline = 0.0
         assert self.state is not None
         if self._browser:
-            self.hub.answerer.misses -= self.state.tried_again((self._authority, self._browser))
+            self.hub.answerer.misses -= self.state.note_tls_success((self._authority, self._browser))
         if tls.protocol == "h2":
             from stillweb.proxy.replay.http2 import Http2
 
@@ -641,7 +641,7 @@ class Connection(ConnectionReader):
         if talk is None:
             return False
         fault = talk.met
-        if fault is not None and (reply := self.hub.answerer.instead(request, state, fault)) is not None:
+        if fault is not None and (reply := self.hub.answerer.fault_reply(request, state, fault)) is not None:
             self._send(reply, message, within=self._busy is not None)
         elif fault is not None and fault.delay:
             self._work(self._call_later(fault.delay, lambda: self._open_socket(request, state, talk)))

@@ -11,7 +11,7 @@ from stillweb.snapshots.request import Request
 VirtualHost = Callable[[Request, str], Response]
 
 
-def reset_in(hosts: Iterable[VirtualHost], session: str) -> None:
+def reset_hosts(hosts: Iterable[VirtualHost], session: str) -> None:
     """Reset a session in the hosts that keep state for it."""
     for host in hosts:
         reset = getattr(host, "reset", None)

@@ -132,12 +132,12 @@ class Hub:
     async def virtual(self, request: Request, state: SessionState, host: str) -> Reply:
         """Call a virtual host on a thread and return its reply."""
         handler = self.answerer.virtual_hosts[host]
-        fault = self.answerer.meets(request, state)
-        if fault is not None and (reply := self.answerer.instead(request, state, fault)) is not None:
+        fault = self.answerer.fault_for(request, state)
+        if fault is not None and (reply := self.answerer.fault_reply(request, state, fault)) is not None:
             return reply
         try:
             with state.working():
-                made = await self.answerer.to_its_end(self.run(handler, request, state.name), request.body)
+                made = await self.answerer.run_to_end(self.run(handler, request, state.name), request.body)
         except Exception as error:  # noqa: BLE001 -- others' code: client and status page report it
             self.failed(error)
             made = broken_host(host, error)
@@ -232,7 +232,7 @@ async def sweep(hub: Hub) -> None:
         end_overdue(hub)
         hub.answerer.kept.tidy()
         try:
-            for _ in hub.answerer.states.swept():
+            for _ in hub.answerer.states.move_idle_sessions():
                 await asyncio.sleep(0)
         except (sqlite3.Error, TypeError, pickle.PicklingError) as error:  # no room, say: they stay in memory
             hub.failed(error)

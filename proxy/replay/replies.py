@@ -322,7 +322,7 @@ class SessionState:
             if not future.done():
                 future.set_result(None)
 
-    def tried_again(self, browser: tuple[str, bytes]) -> int:
+    def note_tls_success(self, browser: tuple[str, bytes]) -> int:
         """Note that TLS succeeded in a tunnel; return how often the same browser broke it off before.
 
         Chromium does so. The session's next ledger line names those attempts; until then they are misses as
@@ -333,7 +333,7 @@ class SessionState:
         self.again += again
         return len(again)
 
-    def told_again(self, tail: str) -> str:
+    def with_retried_tunnels(self, tail: str) -> str:
         """Return the rest of a ledger line with the numbers of the tunnels that were tried again."""
         again, self.again = self.again, []
         return f',"again":{encode(again)}{tail}'
@@ -411,7 +411,7 @@ class SessionStates:
         state = self._awake.get(name)
         if state is None:
             with self._lock:
-                state = self._asleep(name)
+                state = self._load_idle(name)
                 if state is None:
                     state = SessionState(name, self._begin(name))
                 elif self._file is not None:
@@ -423,7 +423,7 @@ class SessionStates:
         """Return a session as it is now, None if it never sent a request."""
         name = self._names.get(name, name)
         with self._lock:
-            return self._awake.get(name) or self._asleep(name)
+            return self._awake.get(name) or self._load_idle(name)
 
     def rename(self, name: str, session: str) -> None:
         """Make a name lead to another session."""
@@ -436,7 +436,7 @@ class SessionStates:
             rows = self._file.execute("SELECT name, seq FROM sessions").fetchall() if self._file else []
             return {**dict(rows), **{name: state.seq for name, state in list(self._awake.items())}}
 
-    def swept(self) -> Iterator[None]:
+    def move_idle_sessions(self) -> Iterator[None]:
         """Move idle sessions into the file, a few at a time. Raises sqlite3.Error if there is no room."""
         now = time.monotonic()
         moved = 0
@@ -463,7 +463,7 @@ class SessionStates:
             del self._awake[state.name]
         self._forget(state)
 
-    def _asleep(self, name: str) -> SessionState | None:
+    def _load_idle(self, name: str) -> SessionState | None:
         if self._file is None:
             return None
         row = self._file.execute("SELECT state FROM sessions WHERE name = ?", (name,)).fetchone()

@@ -87,7 +87,7 @@ class SessionSocket:
             state.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, state)))
             state.session.drawn_ids |= path_ids(player.url, request.url)
         talk = cls(answerer, request, state, player, found.secrets)
-        talk.met = fault = answerer.meets(request, state)
+        talk.met = fault = answerer.fault_for(request, state)
         verdict = "exact" if found.sure else f"rule:{found.rule}"
         more = talk._count_doubt(confidence)
         if fault is not None:
@@ -163,7 +163,7 @@ class SessionSocket:
         """Let a thread judge a message, even if the client leaves meanwhile."""
         try:
             with self._state.working():
-                await self._answerer.to_its_end(self._answerer.run_in_thread(judge), message)
+                await self._answerer.run_to_end(self._answerer.run_in_thread(judge), message)
         finally:
             # requests that wait for what comes of it
             asyncio.get_running_loop().call_soon(self._state.wake_polls)

@@ -166,7 +166,7 @@ def nearest(lookup: Lookup) -> list[NearCapture]:
     def stored(capture: Capture) -> Request:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
 
-    captures = _likest(request, group.captures or _neighbours(matcher, request.url), stored)
+    captures = _most_alike(request, group.captures or _neighbours(matcher, request.url), stored)
     same = [c for c in captures if c.key == lookup.key.canonical]
     sent = dict(_varied(same, matcher.peek))  # the fields that count
     work = _Work(request)
@@ -250,7 +250,7 @@ def _names(request: Request) -> int:
     return request.url.count("&") + (sum(body.count(mark) for mark in _MARKS) if body else 0)
 
 
-def _likest(
+def _most_alike(
     request: Request, captures: Iterable[Capture], stored: Callable[[Capture], Request]
 ) -> list[Capture]:
     """Return the captures sorted for comparison: those that share the longest beginning with the request first."""

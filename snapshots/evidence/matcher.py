@@ -613,7 +613,7 @@ class Matcher:
         minded = depends_on_secret(form.request, given=bool(past.given))
         if not form.candidates or minded or any(is_secret_relevant(c) for c in form.candidates):
             request = self._recognised(form.request, form.candidates, session, minded)
-            if session.secrets is not None and session.secrets.stands_in(request):
+            if session.secrets is not None and session.secrets.has_drawn_secret(request):
                 form = self._rewritten(form, request, [REDACTED], most=drawn_ids.DRAWN)
             else:
                 form = self._rewritten(form, request)

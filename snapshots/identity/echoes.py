@@ -90,7 +90,7 @@ def _members(value: Any, fields: list[Field]) -> Iterator[tuple[str, Any]]:
             item = value[name]
             if isinstance(item, (dict, list)):
                 yield from _members(item, fields)
-            elif any(field.stands_beside(value) and field.matches(name, str(item)) for field in fields):
+            elif any(field.has_required_names(value) and field.matches(name, str(item)) for field in fields):
                 yield name, item
 
 

@@ -96,7 +96,7 @@ class Recogniser(Redactor):
             if secret not in self._names and name not in self._names.values():
                 self._drawn.add(self.remember(secret, name))
 
-    def stands_in(self, request: Request) -> bool:
+    def has_drawn_secret(self, request: Request) -> bool:
         """Return True if the address or body of a recognised request has a secret that takes a recorded one's place."""
         return bool(self._drawn) and not self._drawn.isdisjoint(pseudonyms_in(request, headers=False))
 

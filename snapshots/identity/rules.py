@@ -105,7 +105,7 @@ class Field:
         )
         return value[: found.start("blank")] + BLANK + value[found.end("blank") :] if found else BLANK
 
-    def stands_beside(self, names: Collection[str]) -> bool:
+    def has_required_names(self, names: Collection[str]) -> bool:
         """Return True if `names` holds all names that the field requires beside it."""
         named = names if isinstance(names, Names) else Names(names)
         return all(next(_matching(pattern, named), None) is not None for pattern in self.beside)
@@ -443,7 +443,7 @@ def _line(pattern: str) -> re.Pattern[str] | None:
 
 def _found(fields: list[Field], names: Collection[str]) -> list[Field]:
     """Return the fields beside which all names stand that they need."""
-    return [field for field in fields if not field.beside or field.stands_beside(names)]
+    return [field for field in fields if not field.beside or field.has_required_names(names)]
 
 
 def _edit_pairs(pairs: tuple[str, ...], names: Names, drop: list[Field], blank: list[Field]) -> Iterable[str]:
@@ -521,7 +521,7 @@ def _edit_parts(
 _DROPPED = object()
 
 
-def _told_names(value: Mapping[str, Any]) -> Collection[str]:
+def _names_of_object(value: Mapping[str, Any]) -> Collection[str]:
     """Return the names in a JSON object, and `name=value` of its kind: the names that fields may require beside them."""
     kind = value.get("type")
     return [*value, f"type={kind}"] if isinstance(kind, str) else value
@@ -545,7 +545,7 @@ def _edited(value: Any, drop: list[Field], blank: list[Field], known: dict[Names
         return [edits.get(id(item), item) for item in value] if edits else value
     if not isinstance(value, dict):
         return value
-    names = Names(_told_names(value))
+    names = Names(_names_of_object(value))
     found = known.get(names)
     if found is None:
         ours, theirs = _found(drop, names), _found(blank, names)
@@ -631,7 +631,7 @@ class RuleSet:
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
         names = [name for name, _ in pairs]
         return not any(mark in url for mark in self._marks) and not any(
-            (field.value is None or field.value.fullmatch(value)) and field.stands_beside(names)
+            (field.value is None or field.value.fullmatch(value)) and field.has_required_names(names)
             for name, value in pairs
             for field in self._named(name)
         )

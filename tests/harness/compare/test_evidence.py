@@ -117,7 +117,7 @@ def test_an_attempt_that_its_judge_failed_leaves_its_task_the_others() -> None:
         ("g", 0.5),
     ]
     assert result.left_out == (("h", "unscored: its judge failed (3 of 3 attempts)"),)
-    assert result.told_part_judged == ["a and 6 more: 1 of 3 attempts in B"]
+    assert result.part_judged_lines == ["a and 6 more: 1 of 3 attempts in B"]
     assert result.at_worst is not None
     assert [pair.b for pair in result.at_worst.pairs] == [*[2 / 3] * 6, 1 / 3, 0]
     assert failed_gates(result, ["worse>1"]) == [

@@ -67,7 +67,7 @@ def test_a_session_that_rested_is_answered_as_one_that_did_not(
                 got.append(answerer.answer(request, answerer.state(name)).body)
                 answerer.state("lively").clients = 1
             for _ in range(2):  # it is seen to have asked, and then to ask no more
-                list(answerer.states.swept())
+                list(answerer.states.move_idle_sessions())
             assert answerer.states.get("sleepy") is not answerer.states.get("sleepy"), "not at rest"
         assert bodies["sleepy"] == bodies["lively"]
         assert len(set(bodies["sleepy"])) > 6, "nothing hung on what was asked before"

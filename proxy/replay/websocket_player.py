@@ -554,7 +554,7 @@ class Player:
         own = known[self._number]
         self._alive = [own, *(one for one in known if one is not own)]
         self._at = 0  # messages of the leading conversation so far
-        self._told = 0  # of these, sent since the client's last message
+        self._sent = 0  # of these, sent since the client's last message
         self.lives = False  # the client's last message was no more than a sign of life
         self.silent = False  # the real server would have sent more messages after the last write
         self._awaited = {id(one): _awaited(one, written(one)) for one in known}
@@ -576,7 +576,7 @@ class Player:
         self.ambiguous = False
         self._recorded = recorded
         self.long = sum(len(one.messages) for one in known) > LONG
-        self._told_server = ClientMessages()
+        self._client_messages = ClientMessages()
         self._most = DRAWN  # the highest confidence of a doubted answer
         self.protocol = own.protocol
         self.url = own.url
@@ -608,10 +608,14 @@ class Player:
     def _replies_to(self, message: Payload) -> list[Payload] | None:
         self.lives = False
         fits, doubtful, reordered = self._fitting(message)
-        while not (fits or doubtful) and self._given is not None and self._skip_beats():
+        while not (fits or doubtful) and self._given is not None and self._skip_signs_of_life():
             fits, doubtful, reordered = self._fitting(message)
         unknown = not (fits or doubtful or reordered) and self._given is not None
-        if unknown and _is_beat(message) is not False and (answer := self._beat(message)) is not None:
+        if (
+            unknown
+            and _is_beat(message) is not False
+            and (answer := self._answer_sign_of_life(message)) is not None
+        ):
             return answer
         if not (fits or doubtful or reordered) and (likeliest := self._elsewhere(message)) is not None:
             reordered = [likeliest]
@@ -640,10 +644,10 @@ class Player:
         self._alive = fits
         self._count += 1
         self._at = fits[0].client_places()[self._count - 1] + 1
-        self._hears(late[0])
+        self._note_sent(late[0])
         if _is_beat(message) is False:
-            self._told_server.add(_event(fits[0].messages[self._at - 1][1]))
-        self._told = 0
+            self._client_messages.add(_event(fits[0].messages[self._at - 1][1]))
+        self._sent = 0
         return self._with_own_ids(late[0]) + self._next_messages()
 
     def _fitting(self, message: Payload) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
@@ -690,13 +694,13 @@ class Player:
                 learned.rules["timestamp"] = None
         return None if known is not known_ids and found else found
 
-    def _skip_beats(self) -> bool:
+    def _skip_signs_of_life(self) -> bool:
         """Skip the recorded signs of life that would come next, with their answers; return False if there are none."""
         before = self._alive
-        self._alive = [self._beatless(one) for one in before]
+        self._alive = [self._without_sign_of_life(one) for one in before]
         return any(one is not own for one, own in zip(before, self._alive, strict=True))
 
-    def _beatless(self, one: Conversation) -> Conversation:
+    def _without_sign_of_life(self, one: Conversation) -> Conversation:
         places = one.client_places()
         if self._count >= len(places) or (beat := _is_beat(one.messages[places[self._count]][1])) is False:
             return one
@@ -722,7 +726,7 @@ class Player:
         self._inherit(one, shorter)
         return shorter
 
-    def _beat(self, message: Payload) -> list[Payload] | None:
+    def _answer_sign_of_life(self, message: Payload) -> list[Payload] | None:
         """Return the recorded answer to a sign of life of the same form: how many are sent depends on time alone.
 
         Return None for a receipt if none was recorded.
@@ -854,7 +858,7 @@ class Player:
         """Return the leading conversation with the likeliest recorded turn inserted that ends in the client's message; None if there is none."""
         if self._given is None:
             return None
-        asked, pending = _event(message), self._told_server.pending()
+        asked, pending = _event(message), self._client_messages.pending()
         alike = self._recorded.places.get((asked.type, sum(pending)), [])
         alike = [found for found in alike if found.event.key == asked.key] or alike[:AHEAD]
         likeliest: tuple[float, Conversation, list[int]] | None = None
@@ -862,14 +866,14 @@ class Player:
         for one, at, event, answered, answer in alike:
             if (event.key, answer) not in answers and self._compared(one, at, message) is not False:
                 answers.add((event.key, answer))
-                chance = self._recorded.model.chance(self._told_server, answer, self._number, event)[0]
+                chance = self._recorded.model.chance(self._client_messages, answer, self._number, event)[0]
                 if likeliest is None or chance > likeliest[0]:
                     likeliest = chance, one, [at, *answered]
         return self._inserted(*likeliest[1:]) if likeliest is not None else None
 
     def _inserted(self, one: Conversation, places: list[int]) -> Conversation:
         """Return a copy of the leading conversation in which messages of another one come next; they replace the rest of a turn that has begun."""
-        leads, begun = self._alive[0], bool(self._told_server.pending())
+        leads, begun = self._alive[0], bool(self._client_messages.pending())
         end = stop = self._span(leads)[1]
         for from_client in (True, False) if begun else ():
             while stop < len(leads.messages) and leads.messages[stop][0] is from_client:
@@ -912,13 +916,13 @@ class Player:
 
         `key` is the key with which the write was recorded; None if it was not.
         """
-        before, leading = self._told, self._awaited[id(self._alive[0])]
+        before, leading = self._sent, self._awaited[id(self._alive[0])]
         if key is not None:
             self._made[key] += 1
         passed = [one for one in self._held if self._made[one[0][0]] >= one[0][1]]
         self._held = [one for one in self._held if one not in passed]
         new = self._with_own_ids([what for _, what in passed]) + self._next_messages()
-        sent = range(self._at - self._told + before, self._at)
+        sent = range(self._at - self._sent + before, self._at)
         due = any(
             awaits == key and count == self._made[awaits]
             for at, (awaits, count) in leading.items()
@@ -943,7 +947,7 @@ class Player:
     def _doubt(self, event: Event) -> None:
         """Tell the model of an event that was not recorded here, or not at this place."""
         self.ambiguous = True
-        self._told_server.add(event, recorded=False)
+        self._client_messages.add(event, recorded=False)
 
     def confidence(self) -> tuple[float, list[str]]:
         """Return the chance that the real server would send the next messages, and the grounds in words; 1 without doubt."""
@@ -957,7 +961,7 @@ class Player:
             if not from_client and _is_beat(what) is False:
                 places.append(at)
         chance, grounds = self._recorded.model.chance(
-            self._told_server, _weighed(one, (), places).answer, self._number
+            self._client_messages, _weighed(one, (), places).answer, self._number
         )
         return min(chance, self._most), grounds
 
@@ -1007,19 +1011,19 @@ class Player:
         If the other fitting conversations differ here in more than drawn ids and moments, the replay becomes ambiguous.
         """
         turns = [self._turn(one) for one in self._alive]
-        new = turns[0][self._told :]
+        new = turns[0][self._sent :]
         own = self._with_own_ids(new)
         for one, turn in zip(self._alive[1:], turns[1:], strict=True):
-            if not self._align(one, turn[self._told :], own):
+            if not self._align(one, turn[self._sent :], own):
                 self.ambiguous = True
-        self._told += len(new)
+        self._sent += len(new)
         self._at += len(new)
-        self._hears(new)
+        self._note_sent(new)
         return own
 
-    def _hears(self, messages: list[Payload]) -> None:
+    def _note_sent(self, messages: list[Payload]) -> None:
         if any(_is_beat(what) is False for what in messages):
-            self._told_server.note_answer()
+            self._client_messages.note_answer()
 
     def _align(self, one: Conversation, messages: list[Payload], sent: list[Payload]) -> bool:
         """Learn which ids of the `sent` messages replace those in a conversation's own `messages`.
@@ -1027,7 +1031,7 @@ class Player:
         Return True if the messages differ in such ids and in times only.
         """
         ids, leads, alike = self._learned[id(one)].ids, self._alive[0], len(messages) == len(sent)
-        at, own = self._at, self._span(one)[0] + self._told
+        at, own = self._at, self._span(one)[0] + self._sent
         for number, (stored, own_message) in enumerate(zip(messages, sent, strict=False)):
             if renumbered(stored, ids) == own_message:
                 continue
@@ -1100,7 +1104,7 @@ class Player:
     def _late(self, one: Conversation) -> list[Payload]:
         """Return the server's messages before the client's next one that were not sent yet, without those that wait for a write."""
         start, stop = self._span(one)
-        return [one.messages[at][1] for at in range(start + self._told, stop) if self._due(one, at)]
+        return [one.messages[at][1] for at in range(start + self._sent, stop) if self._due(one, at)]
 
     def _span(self, one: Conversation) -> tuple[int, int]:
         """Return the index after the client's last message, and the index of its next one."""
@@ -1383,14 +1387,14 @@ class Socket:
         self._on_stray = on_stray
         self._on_message = on_message
         self._on_doubt = on_doubt
-        self._doubt_noted = False  # that what is said here is doubted
+        self._doubt_noted = False  # the doubt is in the ledger
         self._secrets = secrets or Secrets()
         self._marked = marked
         self._in_thread = in_thread
-        self._judging: asyncio.Task[None] | None = None
+        self._matching: asyncio.Task[None] | None = None
         # what came while a message was judged, or waited for its turn
-        self._later: list[Callable[[], None]] = []
-        self._cut = Frames(websocket_size)
+        self._waiting: list[Callable[[], None]] = []
+        self._frame_ends = Frames(websocket_size)
         self._arrived: deque[bytes] = deque()  # pieces that no turn has come to yet
         self._size = 0  # of the parts
         self._frames: Any = FrameProtocol(client=False, extensions=[])
@@ -1400,17 +1404,17 @@ class Socket:
 
     def start(self) -> None:
         """Send the server's first messages."""
-        self._play(lambda: partial(self._say, self._player.open()))
+        self._play(lambda: partial(self._send, self._player.open()))
 
     @property
     def judging(self) -> bool:
         """True while a thread matches a message."""
-        return self._judging is not None
+        return self._matching is not None
 
     def lost(self) -> None:
         """Send nothing more: the client has left. Messages that it sent before are still matched."""
-        if self._judging is not None or self.behind:
-            self._later.append(self.lost)
+        if self._matching is not None or self.behind:
+            self._waiting.append(self.lost)
         else:
             self.closed = True
 
@@ -1424,14 +1428,14 @@ class Socket:
         if self.closed:
             return
         waiting = self.behind
-        self._arrived.extend(self._cut.cut(data))
+        self._arrived.extend(self._frame_ends.cut(data))
         if not waiting:
             self._take_turn()
 
     def _take_turn(self) -> None:
         end = time.monotonic() + TURN
         try:
-            while self._arrived and not self.closed and self._judging is None:
+            while self._arrived and not self.closed and self._matching is None:
                 self._frames.receive_bytes(self._arrived.popleft())
                 for frame in self._frames.received_frames():
                     self._frame(frame)
@@ -1444,10 +1448,10 @@ class Socket:
             self._arrived.clear()
 
     def _next_turn(self) -> None:
-        if self._judging is None:
+        if self._matching is None:
             self._take_turn()
-        if self._judging is None and not self.behind:
-            later, self._later = self._later, []
+        if self._matching is None and not self.behind:
+            later, self._waiting = self._waiting, []
             for one in later:
                 one()
             self._read_on()
@@ -1463,15 +1467,15 @@ class Socket:
         def turn() -> Callable[[], None]:
             answer = self._player.note_write(key)
             # doubt is noted again, as with the answer to a message
-            return partial(self._say, answer, again=bool(answer) or self._player.silent)
+            return partial(self._send, answer, again=bool(answer) or self._player.silent)
 
         self._play(turn)
 
     def _frame(self, frame: Any) -> None:
         if self.closed:
             return
-        if self._judging is not None:
-            self._later.append(lambda: self._frame(frame))
+        if self._matching is not None:
+            self._waiting.append(lambda: self._frame(frame))
         elif frame.opcode is Opcode.CLOSE:
             code, reason = frame.payload
             self._end(int(code), reason or "")
@@ -1492,29 +1496,29 @@ class Socket:
                     whole = b"".join(part for part in parts if not isinstance(part, str))
                 step = self._marked and isinstance(whole, str) and STEP.fullmatch(whole)
                 for one in [whole] if step else self._packets.cut(True, whole):
-                    self._hear(one)
+                    self._receive(one)
                 if self._packets.begun > MAX_BODY:
                     self._end(CloseReason.MESSAGE_TOO_BIG, f"a packet of more than {MAX_BODY:,} bytes")
 
-    def _hear(self, message: Payload) -> None:
+    def _receive(self, message: Payload) -> None:
         if self._marked and isinstance(message, str) and (step := STEP.fullmatch(message)):
-            self._play(lambda: partial(self._say, self._player.step(int(step[1]))))
+            self._play(lambda: partial(self._send, self._player.step(int(step[1]))))
         else:
-            self._play(lambda: self._judge(message), message)
+            self._play(lambda: self._match(message), message)
 
     def _play(self, turn: Callable[[], Callable[[], None]], message: Payload = "") -> None:
         """Let the player take a turn, on a thread if it may take long; `turn` returns a function that sends the answer."""
         if self.closed:
             return
-        if self._judging is not None:
-            self._later.append(lambda: self._play(turn, message))
+        if self._matching is not None:
+            self._waiting.append(lambda: self._play(turn, message))
             return
         if self._in_thread is None or not (self._player.long or len(message) > LARGE):
             turn()()
             return
         in_thread = self._in_thread
 
-        async def judge() -> None:
+        async def match() -> None:
             done: list[Callable[[], None]] = []
 
             def play() -> None:
@@ -1522,7 +1526,7 @@ class Socket:
                 self._player.confidence()  # what the model derives for it is remembered
 
             await in_thread(play, message)
-            self._judging, later, self._later = None, self._later, []
+            self._matching, later, self._waiting = None, self._waiting, []
             try:
                 for one in (*(done or [turn()]), *later):
                     one()
@@ -1532,14 +1536,14 @@ class Socket:
                 self._close()
                 raise
 
-        self._judging = asyncio.get_running_loop().create_task(judge())
+        self._matching = asyncio.get_running_loop().create_task(match())
 
-    def _judge(self, message: Payload) -> Callable[[], None]:
+    def _match(self, message: Payload) -> Callable[[], None]:
         """Match a client's message with the recorded ones; return a function that sends the answer."""
         message = self._secrets.to_stored(message)
         expected = self._player.next_expected()
         answer = self._player.receive(message)
-        if answer is None:  # the socket stays open: what was recorded may still be said
+        if answer is None:  # the socket stays open: recorded messages may still come
             note_miss = self._on_stray(expected, message)
             return lambda: self._stray(note_miss)
         # a client that is told of no doubt takes this answer as certain
@@ -1547,7 +1551,7 @@ class Socket:
 
         def tell() -> None:
             self._on_message()
-            self._say(answer, again=again)
+            self._send(answer, again=again)
 
         return tell
 
@@ -1555,7 +1559,7 @@ class Socket:
         note_miss()
         self.tell_missed()
 
-    def _say(self, messages: list[Payload], *, again: bool = False) -> None:
+    def _send(self, messages: list[Payload], *, again: bool = False) -> None:
         """Send messages and note their doubt; with `again`, also doubt that was noted before."""
         self._doubt_noted = self._doubt_noted and not again
         due = messages or self._player.silent or self._player.close is not None

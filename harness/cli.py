@@ -174,11 +174,17 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _end)
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not with nohup
             signal.signal(signal.SIGHUP, _end)
-    output = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         # a page or a task may have characters that the terminal's encoding lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from stillweb.harness.console import Terminal
+
+        sys.stdout, sys.stderr = (
+            Terminal(stream) if stream.isatty() else stream for stream in (sys.stdout, sys.stderr)
+        )
+    output = sys.stdout
     try:
         result = cli.main(args=argv, prog_name="stillweb", standalone_mode=False)
         code = result if isinstance(result, int) else 0

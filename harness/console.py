@@ -4,24 +4,54 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from stillweb.snapshots._os.signals import handle_signals, installed_handlers
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stillweb.snapshots.snapshot import Snapshot
     from stillweb.snapshots.text.search import SearchIndex
 
 MOST_NOTES = 5
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 Advance = Callable[[int, int], None]  # (done, total)
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are written out (`\\x1b`): a terminal takes them for commands."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+class Terminal:
+    """A stream to a terminal, for texts of pages, models and files that others made. `stream` takes what commands it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(visible(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def rich_console() -> Console:
+    """Return rich's console on standard error, which commands the terminal; texts of others go through `visible` first."""
+    from rich.console import Console
+
+    stream = sys.stderr
+    return Console(file=stream.stream if isinstance(stream, Terminal) else stream)
 
 
 def say(text: str) -> None:
@@ -100,16 +130,14 @@ def progress(title: str, *, unit: str = "") -> Iterator[Advance]:
         yield count
         say(f"{title}: {state[0]} of {state[1]} {unit}".rstrip() if state[1] else f"{title}: done")
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=console,
+        console=rich_console(),
     )
     with bar:
         task = bar.add_task(title, total=None)
@@ -124,9 +152,7 @@ def _terminal() -> bool:
     """Return True if standard error is a terminal, by rich's rules; rich is slow to load, so only if it may be."""
     if not sys.stderr.isatty() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys():
         return False
-    from rich.console import Console
-
-    return Console(stderr=True).is_terminal
+    return rich_console().is_terminal
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
@@ -144,14 +170,12 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
     """Show a status line on standard error that is overwritten; nothing without a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
+    console = rich_console()
     if not console.is_terminal:
         yield lambda text: None
         return
     with console.status("starting", spinner="dots") as status:
-        yield lambda text: status.update(text)
+        yield lambda text: status.update(visible(text))
 
 
 def search_index(snapshot: Snapshot) -> SearchIndex:

@@ -3,7 +3,7 @@
 Columns: task, attempt, base, scorer, status, end, then `score.NAME` for each metric, then misses, calls,
 models (including judges), tokens, cost, question, answer, reference, problem, review, trace (its hash).
 Missing values are empty; an unfinished attempt has only its task and status. A reference that is not text, and
-`review` (reviewer: class), are JSON.
+`review` (reviewer: class), are JSON. A text that a spreadsheet would take for a formula has an apostrophe before it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ _LAST = (
     "trace",
 )
 
+_FORMULA = re.compile(r"[=+\-@\t\r](?![\d.,]*\Z)")  # a number with its sign is none
+
 
 def export_csv(run: Path, out: Path) -> Path:
     """Write the rows of a run, in the order of its tasks; return the path."""
@@ -45,13 +48,18 @@ def export_csv(run: Path, out: Path) -> Path:
     for task, number, trace in RunFiles(run).attempts():
         row = _row(task, number, trace)
         metrics.update(dict.fromkeys(row["metrics"]))
-        rows.append({**row.pop("metrics"), **row})
+        rows.append({**row.pop("metrics"), **{name: _plain(value) for name, value in row.items()}})
     text = io.StringIO()
     writer = csv.DictWriter(text, [*_FIRST, *metrics, *_LAST], restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write(out, [text.getvalue().encode("utf-8", "backslashreplace")])
     return out
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell of which a spreadsheet computes nothing: models and task sets write some of them."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def _row(task: Task, number: int, trace: Trace | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections import Counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from stillweb.harness.console import decimals
+from stillweb.harness.console import decimals, rich_console, visible
 from stillweb.harness.runs.engine import Outcome
 from stillweb.harness.trace import Counts, sum_counts
 from stillweb.snapshots.words import pluralize
@@ -189,11 +189,10 @@ class LiveDisplay(PlainDisplay):
 
     def __init__(self, *, each: bool = True) -> None:
         super().__init__(each=each)
-        from rich.console import Console
         from rich.live import Live
 
         self._live = Live(
-            console=Console(stderr=True), refresh_per_second=4, get_renderable=self._table, transient=True
+            console=rich_console(), refresh_per_second=4, get_renderable=self._table, transient=True
         )
 
     def __enter__(self) -> Self:
@@ -210,7 +209,7 @@ class LiveDisplay(PlainDisplay):
         """Count an attempt that ended and print its line above the table."""
         self.totals.add(outcome)
         if self._each:
-            self._live.console.print(describe(outcome), highlight=False, markup=False)
+            self._live.console.print(visible(describe(outcome)), highlight=False, markup=False)
 
     def _table(self) -> Any:
         from rich.table import Table
@@ -226,7 +225,12 @@ class LiveDisplay(PlainDisplay):
             spent = attempt.usage
             cost = "?" if spent.cost is None else f"{spent.cost:.4f}"
             table.add_row(
-                session, str(spent.steps), str(spent.calls), str(spent.misses), str(spent.tokens), cost
+                Text(visible(session)),
+                str(spent.steps),
+                str(spent.calls),
+                str(spent.misses),
+                str(spent.tokens),
+                cost,
             )
         return table
 

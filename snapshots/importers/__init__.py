@@ -32,6 +32,7 @@ from stillweb.snapshots.warc.warc import MAX_HEAD
 IMPORT = "urn:stillweb:import"
 _FIELDS = 1 << 14  # bytes that a record's own fields may have besides the URL
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # would begin another field of the record
 
 
 @dataclass(slots=True)
@@ -87,6 +88,9 @@ def _storable(
 
 def _check(one: Exchange | Conversation | Failure) -> None:
     """Raise ValueError for text that no record can hold, and OverflowError for a time outside UTC's years."""
+    names = [one.url, one.session] if isinstance(one, Conversation) else [one.request.url, one.session]
+    if any(map(_CONTROL.search, names)):
+        raise ValueError("its URL or session holds a line's end or another control character")
     if isinstance(one, Conversation):
         must_be_well_formed(
             one.url, one.session, *(what for _, what in one.messages if isinstance(what, str))

@@ -1,5 +1,6 @@
 """The command line through its public face: help, exit codes, errors in one line, YAML files that people write."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from stillweb.harness._parsing import read_yaml
 from stillweb.harness.cli import COMMANDS
 from stillweb.snapshots.errors import UsageError
 from tests.support.command_line import stillweb
+from tests.support.fork_server import PROGRAM
 from tests.support.waiting import STARTS
 
 
@@ -153,3 +155,16 @@ def test_what_is_no_settings_file_is_told_in_a_line(tmp_path: Path, written: byt
     with pytest.raises(UsageError) as error:
         read_yaml(tmp_path / "a.yaml")
     assert str(error.value) == f"{tmp_path}/{said}"
+
+
+def test_names_and_texts_of_others_do_not_command_the_terminal() -> None:
+    watcher, terminal = os.openpty()
+    named = "\x1b]0;title\x07\x1b[2Jno"
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, "ls", named], stdout=terminal, stderr=terminal, timeout=STARTS
+    )
+    os.close(terminal)
+    shown = os.read(watcher, 1 << 16).decode()
+    os.close(watcher)
+    assert r"\x1b]0;title\x07\x1b[2Jno: no such file" in shown
+    assert "\x1b" not in shown

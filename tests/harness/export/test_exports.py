@@ -232,7 +232,7 @@ def test_what_is_unfinished_reviewed_or_no_text_is_there(tmp_path: Path) -> None
     )
     tasks = [
         Task("a", "How many?", [4, "five"]),
-        Task("b", "How many?", "4", base="many"),
+        Task("b", '=HYPERLINK("http://a.test/")', "-4.5", base="many"),
         replace(bird_task("c")),
     ]
     made = start_run(tmp_path / "run", settings, tasks)
@@ -242,6 +242,8 @@ def test_what_is_unfinished_reviewed_or_no_text_is_there(tmp_path: Path) -> None
     a, b, _ = rows_of(export_csv(made.path, tmp_path / "run.csv"))
     assert (a["reference"], a["answer"], a["review"]) == ('[4, "five"]', "4, or five", '{"Åsa": "drift"}')
     assert (b["status"], b["base"], b["score.exact"], b["trace"]) == ("unfinished", "many", "", "")
+    # a spreadsheet computes nothing of it, and a number stays one
+    assert (b["question"], b["reference"]) == ('\'=HYPERLINK("http://a.test/")', "-4.5")
 
 
 def test_the_command_writes_it_beside_the_run(files: RunFiles, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,6 +157,7 @@ def test_what_has_no_body_is_left_out_and_said(tmp_path: Path) -> None:
         entry("data:text/plain,x"),
         entry("http://example.test/head", response={"headers": [{"name": "X", "value": "x" * (1 << 20)}]}),
         entry(f"http://example.test/{'x' * (1 << 20)}"),
+        entry("http://example.test/?\r\nWARC-Target-URI: http://other.test/"),
         {"request": {}},
         entry("http://example.test/none", response={"status": 204, "content": {"size": 0}}),
         entry("http://example.test/kept", response={"status": 304, "content": {"size": 0}, "bodySize": 9}),
@@ -171,6 +172,7 @@ def test_what_has_no_body_is_left_out_and_said(tmp_path: Path) -> None:
         "can't be read",
         "'http://example.test/head': can't be kept: its URL and header fields are more than",
         "x': can't be kept: its URL and header fields are more than",
+        "other.test/': can't be kept: its URL or session holds a line's end",
     ):
         assert any(part in note for note in report.notes), part
     assert verify(tmp_path / "s") == []

@@ -119,8 +119,8 @@ _STRONG = (
 )
 # A value under a weak name is a secret if it looks random; "token=1" or "sid=3" is none.
 _WEAK = (
-    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appid|apikey|authentication|api|pin|clave|parola)(?:_value)?(?:_?\d{1,3})?$"
-    r"|^code$|(?:^|_)(?:auth|authorization|oauth|device|access|functions)_code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$"
+    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appkey|appid|apikey|authentication|api|pin|clave|parola)(?:_value)?(?:_?\d{1,3})?$"
+    r"|^code$|(?:^|_)(?:auth|authorization|oauth|device|access|functions)_code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$|^x_honeycomb_team$"
 )
 # Values under these names are no secrets. Form tokens come from the page that the client just got: if they were
 # replaced, page and request would no longer match. Keys of caches, sorting and pages are public, as are facts about a
@@ -128,7 +128,7 @@ _WEAK = (
 _NEVER = (
     r"csrf|xsrf|authenticity|verification_?token|captcha|nonce|forgot|public_?key|publishable|vapid|site_?key|vapid"
     r"|(?:page|next|previous|continuation|cursor|sync|resume|pagination|delta|start)_?token"
-    r"|(?:cache|surrogate|sort|primary|foreign|partition|idempotency|object|route|query|dedup\w*|hash|shard|translation|i18n"
+    r"|(?:cache|surrogate|sort|primary|foreign|partition|idempotency|object|route|(?<!x_)query|dedup\w*|hash|shard|translation|i18n"
     r"|message|lookup|index|order|group|row|state|socket|correlation|config|feature|flag|event|react)_?key"
     r"|_(?:ur[il]|href|link|path|type|kind|name|expir\w*|ttl|lifetime|hint|polic(?:y|ies)|length|min|max|size|required|label"
     r"|placeholder|count|errors?|messages?|help|title|description|enabled|disabled|status|reset|changed?|updated|created|at|in"

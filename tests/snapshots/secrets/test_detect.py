@@ -262,6 +262,8 @@ def test_a_password_in_any_language_whether_its_name_is_escaped(name: str, depth
     [
         ("http://a.test/x?key={}", True),
         ("http://a.test/x?appid={}", True),
+        ("http://a.test/x?appkey={}", True),
+        ("http://a.test/x?queryKey={}", False),
         ("http://a.test/x?pw={}", True),
         ("http://a.test/callback?state=1&code={}", True),
         ("http://a.test/x?code=import%20{}", False),  # a program

@@ -43,6 +43,8 @@ def answer(body: bytes, *headers: tuple[str, str]) -> Response:
         ("x-auth-token", TOKEN, TOKEN),
         ("Ocp-Apim-Subscription-Key", "abc", "abc"),
         ("api-key", TOKEN, TOKEN),
+        ("X-Query-Key", TOKEN, TOKEN),
+        ("X-Honeycomb-Team", TOKEN, TOKEN),
         ("Accept", "text/html", None),
         ("X-CSRF-Token", TOKEN, None),
     ],

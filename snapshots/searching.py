@@ -28,7 +28,7 @@ from stillweb.snapshots.text.search import SearchIndex
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
-FORMAT = "stillweb search index 3"
+FORMAT = "stillweb search index 4"
 MANY = 500  # number of texts from which an index is kept; fewer are indexed in a moment
 KEEP = 8  # most indexes kept; the least recently used are deleted
 ABANDONED = 86_400  # seconds after which an unfinished index is deleted

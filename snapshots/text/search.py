@@ -57,7 +57,11 @@ _ELISION = re.compile(
     r"\A(?:[cdjlmnst]|qu|(?:jus|lors|puis|quoi)qu|(?:d[ae]|a|co|ne|su|que)ll|un|quest|(?:de|a)gl)'(?=..)"
 )
 _GREEK = r"\u03b1-\u03c9"
-_ACCENTS = re.compile(rf"(?<=[{_LATIN}{_GREEK}])[\u0300-\u036f]+|(?<=[аеиоуыэюя])[\u0300\u0301]|(?<=е)\u0308")
+# points that Hebrew and Arabic are mostly written without, and the stroke that lengthens an Arabic word
+_POINTS = r"\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0652\u0670"
+_ACCENTS = re.compile(
+    rf"(?<=[{_LATIN}{_GREEK}])[\u0300-\u036f]+|(?<=[аеиоуыэюя])[\u0300\u0301]|(?<=е)\u0308|[{_POINTS}]+"
+)
 _PLAIN = str.maketrans(
     {"æ": "ae", "œ": "oe", "ß": "ss", "þ": "th", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l"}
     | {"ŧ": "t", "ŋ": "n", "’": "'", "‘": "'", "ʼ": "'", "ʻ": "'", "ς": "σ", "\u00ad": ""}
@@ -108,7 +112,7 @@ def tokens(text: str) -> Iterator[str]:
 def folded(text: str) -> str:
     """Return the text in NFKC and lower case, Latin and Greek letters without accents and ligatures, apostrophes as `'`.
 
-    Of Cyrillic letters, marks of stress go, and ё is е.
+    Of Cyrillic letters, marks of stress go, and ё is е; of Hebrew and Arabic ones, points go.
     """
     if text.isascii():
         return text.lower()

@@ -176,7 +176,7 @@ class Conversation:
 
 
 def asked(capture: Capture) -> tuple[Any, ...]:
-    """Return what a capture answers: key, Vary values, and True for a partial response."""
+    """Return the identity of a capture's request: key, Vary values, and True for a partial response."""
     return capture.key, capture.vary, capture.status in PARTIAL
 
 

@@ -102,7 +102,7 @@ def _file(
 
 
 def _unpacked_file(place: ByteSource, name: str, stamp: str, coding: str) -> ByteSource:
-    """Return what a packed file holds, such as `browsertime.har.gz` or mitmproxy's `.zhar`. Raises DamagedInput."""
+    """Return the content of a compressed file, such as `browsertime.har.gz` or mitmproxy's `.zhar`. Raises DamagedInput."""
 
     def unpack(out: BinaryIO) -> None:
         try:

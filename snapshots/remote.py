@@ -417,7 +417,7 @@ def _bounded_response() -> type[Any]:
 
 
 def _unheard(loop: Any, context: dict[str, Any]) -> None:
-    """Log what a task of fsspec's loop failed of, but for cut connections: their request has failed and is told."""
+    """Log the failure of a task on fsspec's loop, unless its connection was cut: then its request reports it."""
     if not isinstance(context.get("exception"), ConnectionError):
         loop.default_exception_handler(context)
 

@@ -41,7 +41,7 @@ class Remembering:
     _derived: dict[Hashable, Any] | None = field(default=None, init=False, compare=False, repr=False)
 
     def remembering(self) -> Self:
-        """Keep what `derived` computes from now on; return the object itself."""
+        """Cache the results of `derived` from now on; return the object itself."""
         if self._derived is None:
             object.__setattr__(self, "_derived", {})
         return self
@@ -58,7 +58,7 @@ class Remembering:
         return self._derived is not None
 
     def derived(self, name: Hashable, compute: Callable[[Self], T]) -> T:
-        """Return what `compute` makes of the object, computed once if it is `remembering`.
+        """Return `compute(self)`, computed once if the object is `remembering`.
 
         A result that can remember does so, too.
         """

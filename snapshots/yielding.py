@@ -61,7 +61,7 @@ def _with_sorted_names(value: Any) -> Any:
 
 
 def matches(pattern: re.Pattern[AnyStr], text: AnyStr, reach: int) -> Iterator[re.Match[AnyStr]]:
-    """Yield what `pattern.finditer(text)` does. `reach` is the length of a match at most, with what it looks ahead to."""
+    """Yield the matches of `pattern.finditer(text)`. `reach` is the greatest length of a match with its lookahead."""
     at = 0
     while at < len(text):
         end = at + PIECE

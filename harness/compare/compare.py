@@ -463,7 +463,7 @@ _OF_THE_AGENT = ("agent_options", "prices")
 
 
 def rules_of(task: Task, header: Mapping[str, Any]) -> Rules:
-    """Return what decided the score of an attempt besides its answer. `header` is its trace's."""
+    """Return the inputs of an attempt's score besides its answer. `header` is its trace's."""
     scoring = header["scoring"]
     known = {**scoring, "GRADER_MODEL": scoring["models"].get("GRADER_MODEL")}
     parts = {
@@ -525,7 +525,7 @@ def changed_questions(a: Path, b: Path) -> tuple[str, ...]:
 
 
 def differences(a: Path, b: Path) -> dict[str, list[str]]:
-    """Return what differs between the runs' foundations and settings, without the agent: name -> the changes."""
+    """Return the differences between the runs' inputs and settings, without the agent: name -> the changes."""
     from stillweb.harness.runs.run_files import RunFiles, changes
 
     (one, stood_on), (two, stands_on) = RunFiles(a).manifest(), RunFiles(b).manifest()
@@ -783,7 +783,7 @@ def compare_runs(
 
 
 def _drill(a: Path, b: Path) -> tuple[Drill | None, tuple[str, ...]]:
-    """Return what became of each attempt if `b` met faults or changed pages, or remarks why that can't be said."""
+    """Return the outcome of each attempt if `b` met faults or changed pages, or remarks why it is unknown."""
     from stillweb.harness.drills import UNTOUCHED, drill
 
     try:

@@ -194,7 +194,7 @@ def _compared(
 
 
 def _shape(text: str, media: str) -> set[str]:
-    """Return what a program relies on: members of a JSON document with their types, heads of tables, the head of a CSV."""
+    """Return the structure that a program relies on: JSON members with their types, heads of tables, the head of a CSV."""
     if media.endswith("csv"):
         return {text.partition("\n")[0].strip()}
     try:

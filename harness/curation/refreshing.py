@@ -53,7 +53,7 @@ class BusyAnswers:
         return True
 
     def take(self) -> Asked:
-        """Return what was asked since the last call."""
+        """Return the requests since the last call."""
         taken, self._asked = self._asked, []
         return taken
 

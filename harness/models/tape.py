@@ -545,10 +545,9 @@ def kept_headers(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def difference(taped: Any, now: Any, path: str = "") -> tuple[int, str]:
-    """Return how far two JSON values agree, and their first difference in words.
+    """Return how far two JSON values agree, in characters of equal leaves, and their first difference in words.
 
-    The number counts the characters of equal leaves before the difference. The text names the member and, in
-    a string, the character.
+    The text names the member and, in a string, the character.
     """
     if type(taped) is not type(now):  # e.g. 0 and 0.0, which are serialized differently
         return 0, f"{path or 'the body'} is {_short(taped)} on the tape, now {_short(now)}"

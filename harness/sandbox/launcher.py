@@ -551,7 +551,7 @@ class _Tree:
         self._page = resource.getpagesize()
 
     def exceeded(self) -> str:
-        """Return what is used up ("memory", "processes"), or ""."""
+        """Return the limit that was reached ("memory", "processes"), or ""."""
         if not self._whole:
             return ""
         pids = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
@@ -663,7 +663,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _walk(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield what a folder holds, each folder before its content; no depth is too deep for it."""
+    """Yield the entries of a folder, each folder before its content, at any depth."""
     waiting = [folder]
     while waiting:
         with os.scandir(waiting.pop()) as entries:

@@ -417,7 +417,7 @@ def _outermost(paths: Iterable[str]) -> list[str]:
 
 
 def _installation(program: str, path: str) -> list[str]:
-    """Return what belongs to a program: itself, its interpreter, and the parts of their installations.
+    """Return the paths of a program: itself, its interpreter, and the parts of their installations.
 
     Each link on the way counts (a virtual environment's python leads to its base), and each folder of PATH, whose
     programs it may start.

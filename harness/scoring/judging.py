@@ -336,7 +336,7 @@ def why_judge_failed(trace: Trace) -> str:
 
 
 def unreadable_judgement(trace: Trace) -> str:
-    """Return what was unreadable in a judge's answer for this attempt, "" if nothing was.
+    """Return the unreadable part of a judge's answer for this attempt, "" if there is none.
 
     The judge may be asked again.
     """

@@ -229,7 +229,7 @@ class Agenda:
         return True
 
     def to_json(self, first: Iterable[tuple[Node, Move]] = ()) -> dict[str, Any]:
-        """Return what is left as JSON, with `first` (the moves being tried) before the rest."""
+        """Return the moves left to try as JSON, with `first` (those being tried) before the rest."""
         left = [(BROUGHT, 0, node, move) for node, move in first]
         left += [(one[3], one[2], one[5], one[6]) for one in sorted(self._heap, key=lambda one: one[:5])]
         return {
@@ -278,7 +278,7 @@ class Walk:
         return (response.status if response is not None else 0), calm
 
     async def look(self) -> PageSnapshot:
-        """Return what the page shows, without a picture and without secrets."""
+        """Return the page's content, without a picture and without secrets."""
         return await self.recording.look(self.driver.page, with_picture=False)
 
     async def make(
@@ -554,7 +554,7 @@ class Exploration:
             self.save_at = time.monotonic() + 10 * (time.monotonic() - now)
 
     async def _compare(self, walk: Walk, source: Node) -> None:
-        """Learn what changes by itself, from the first revisits of a view."""
+        """Learn which lines change by themselves, from the first revisits of a view."""
         if self.compared.get(source.address, 0) >= COMPARED:
             return
         self.compared[source.address] = self.compared.get(source.address, 0) + 1

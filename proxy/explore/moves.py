@@ -208,7 +208,7 @@ def _by_css(control: dict[str, Any]) -> dict[str, Any]:
 
 
 def moves(found: dict[str, Any], choices: Choices) -> tuple[list[Move], list[tuple[str, str]]]:
-    """Return the moves to try, in the page's order, and (control, reason) for what is left alone."""
+    """Return the moves to try, in the page's order, and (control, reason) for each control that is left alone."""
     out: list[Move] = []
     left: list[tuple[str, str]] = []
     words = list(choices.values) or words_of(found["words"], choices.most_words)
@@ -284,7 +284,7 @@ def _in_order(found: re.Match[str]) -> str:
 
 
 def stable_content(text: str, aria: str) -> str:
-    """Return what a page shows, without the contents of its fields and with link queries sorted.
+    """Return a page's text and structure, without the contents of its fields and with link queries sorted.
 
     Choosing a value alone makes no other view.
     """
@@ -316,6 +316,6 @@ class Noise:
         return len(self.masks) > known
 
     def look(self, text: str) -> str:
-        """Return a hash of what is shown, with noise masked: equal views have equal hashes."""
+        """Return a hash of a page's content, with noise masked: equal views have equal hashes."""
         lines = (_mask(line) if _mask(line) in self.masks else line for line in text.splitlines())
         return hashlib.sha256("\n".join(lines).encode(errors="replace")).hexdigest()

@@ -191,7 +191,7 @@ class RecordingAddon:
             self._left(self._drafts[key], "the client closed the connection")
 
     def server_connect(self, data: server_hooks.ServerConnectionHookData) -> None:
-        """Note what a connection is for, and keep our own pages from being looked for in the network."""
+        """Note the purpose of a connection, and stop connections to our own pages."""
         # the tunnel of a client is opened before its first byte says whether it speaks TLS
         secure = data.server.tls or data.client.id in self._tunnels
         scheme_asked.set("https" if secure else "http")
@@ -344,7 +344,7 @@ class RecordingAddon:
             self._keep_messages(draft, flow)
 
     def mark_view_taken(self, session: str, steps: int) -> None:
-        """Note that a session's view was captured: what streams bring by themselves from now on is no part of it."""
+        """Note that a session's view was captured: later messages of streams are no part of it."""
         for key, draft in self._drafts.items():
             if draft.session != session:
                 continue
@@ -354,7 +354,7 @@ class RecordingAddon:
                 draft.response_spool.enough = True
 
     def stream_counters(self, session: str) -> StreamCounters:
-        """Return what the open streams of a session have said so far. May be called from any thread."""
+        """Return the counts of messages and bytes of a session's open streams. May be called from any thread."""
         from_client = from_server = streamed = 0
         for key, draft in list(self._drafts.items()):
             if draft.session != session:
@@ -368,7 +368,7 @@ class RecordingAddon:
         return StreamCounters(from_client, from_server, streamed)
 
     def bytes_under_way(self, session: str) -> int:
-        """Return how many bytes have come of a session's answers under way, without streams. May be called from any thread."""
+        """Return the bytes received so far of a session's pending answers, without streams. May be called from any thread."""
         drafts = [one for one in list(self._drafts.values()) if one.session == session and one.awaited]
         return sum(one.response_spool.size for one in drafts if one.response_spool is not None)
 
@@ -420,7 +420,7 @@ class RecordingAddon:
         self._complete(draft, flow)
 
     def _leave(self, draft: Draft) -> None:
-        """Note that a client has left within an answer that goes on: no page waits for it."""
+        """Note that a client has left an answer that goes on: no page waits for the rest."""
         draft.client_left = True
         self._undo_count(draft)
 

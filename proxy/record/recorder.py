@@ -309,11 +309,11 @@ class Recorder(ProxyServer):
                 done.wait(60.0)
 
     def stream_counters(self, session: str = DEFAULT_SESSION) -> StreamCounters:
-        """Return what the open web sockets and event streams of a session have said so far."""
+        """Return the counts of messages and bytes of a session's open web sockets and event streams."""
         return self._addon.stream_counters(session)
 
     def bytes_under_way(self, session: str = DEFAULT_SESSION) -> int:
-        """Return how many bytes have come of a session's answers under way, without event streams."""
+        """Return the bytes received so far of a session's pending answers, without event streams."""
         return self._addon.bytes_under_way(session)
 
     def captures_of(self, session: str = DEFAULT_SESSION, since: int = 0) -> list[Capture]:

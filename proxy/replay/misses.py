@@ -152,7 +152,7 @@ def why_unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, An
 
 
 def body_entry(request: Request) -> dict[str, Any]:
-    """Return what is needed to resend a missed request: its body's type and bytes, secrets masked."""
+    """Return the members that allow resending a missed request: its body's type and bytes, secrets masked."""
     if not request.body:
         return {}
     masked = mask(request)

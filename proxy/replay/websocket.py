@@ -109,7 +109,7 @@ class SessionSocket:
             asyncio.get_running_loop().call_later(BREATH, state.wake_polls)
 
     def note_doubt(self) -> bool:
-        """Note that what the socket says now is doubted. Return False to refuse it."""
+        """Note the doubt in the socket's next messages. Return False to refuse them."""
         answerer = self._answerer
         confidence, grounds = self.player.confidence()
         refused = answerer.accept.endswith("+unambiguous") or confidence < answerer.min_confidence
@@ -135,7 +135,7 @@ class SessionSocket:
             self.socket.tell_missed()
 
     def note_stray(self, expected: Payload | None, message: Payload) -> Callable[[], None]:
-        """Return what notes a client's message that was not recorded as a miss."""
+        """Return a function that notes a miss for a client's message that was not recorded."""
         request = self._request
         sent = message.encode("utf-8", "replace") if isinstance(message, str) else message
         if expected is None:

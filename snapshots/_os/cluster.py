@@ -131,5 +131,5 @@ class RayPool:
 
 
 def workers_of(name: str) -> Callable[[], RayPool] | None:
-    """Return what makes the workers of the engine called `name`; None for processes of this machine."""
+    """Return the function that makes workers of the engine `name`; None for processes of this machine."""
     return RayPool if name == "ray" else None

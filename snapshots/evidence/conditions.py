@@ -84,7 +84,7 @@ class FollowedSession(NamedTuple):
 
 
 def followed_by(capture: Capture, request: Request) -> FollowedSession:
-    """Return what a session follows that was answered by `capture`."""
+    """Return the recorded session that a session follows after it was answered by `capture`."""
     page = "html" in capture.mime and not 300 <= capture.status < 400 and _asks_for_page(request)
     return FollowedSession(capture.session, capture.end, capture.url if page else "")
 

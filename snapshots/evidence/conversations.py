@@ -68,7 +68,7 @@ class ClientMessages:
             self._history.add(event)
 
     def note_answer(self) -> None:
-        """Note that the server said something: what the client says next is another turn."""
+        """Note a message of the server: the client's next message begins another turn."""
         self._answered = True
 
     def pending(self) -> list[int]:

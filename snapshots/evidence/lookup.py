@@ -206,7 +206,7 @@ class Session:
         self.at(site)
 
     def at(self, site: str) -> SessionPast:
-        """Return what happened at `site`, from now on noted."""
+        """Return the session's past at `site`; it is kept from now on."""
         return self.past.setdefault(site, SessionPast())
 
     def following(self, site: str) -> FollowedSession:

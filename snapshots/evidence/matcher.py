@@ -672,7 +672,7 @@ class Matcher:
     # Sessions
 
     def note(self, session: Session, request: Request, capture: Capture, trust: float) -> None:
-        """Note that a session was answered by a capture, which was right by the chance `trust`."""
+        """Note that a session was answered by a capture, which was right with the chance `trust`."""
         site = site_of(request.url)
         evidence = self.evidence(site)
         head, still = response_facts(self.snapshot, capture), evidence.is_static(capture)

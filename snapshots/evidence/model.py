@@ -453,7 +453,7 @@ class Model:
     def _folded(
         self, history: History, target: Event, chosen: Chosen, reduction: str
     ) -> tuple[list[int], list[int], list[float]]:
-        """Return what `fold` does of a recorded history, kept where it is the same for all targets."""
+        """Return the result of `fold` for a recorded history, cached where it is the same for all targets."""
         if reduction == "shown" or any(own for _, own in chosen):
             return fold(history, target, chosen, reduction)
         memo = id(history), chosen, reduction
@@ -552,7 +552,7 @@ class Model:
     def _as_recorded(
         self, key: int, past: tuple[History, int], parts: Parts, name: str, strange: Mapping[str, float]
     ) -> tuple[float, dict[int, float]]:
-        """Return how surely a request is asked as it was recorded, and the chance of each answer that it was given then.
+        """Return the chance that a request repeats a recorded one in the same state, and that of each answer then.
 
         Of recorded sessions that did the same, a session is the one of its `name`, else one that was answered alike,
         else most likely the first: most answers that differ do so by the moment, and each fits such a session.
@@ -886,7 +886,7 @@ def fold(
 
 
 def _doubted(past: tuple[History, int]) -> dict[str, float]:
-    """Return how surely writes were done or refused as was noted where their answers are doubtful, by both types that they may be of."""
+    """Return the chance that each write with a doubtful answer was done or refused as noted, by both of its possible types."""
     (history, place), found = past, dict[str, float]()
     for event in (history.events[p] for p in history.doubts if p < place):
         done = event.type.removesuffix(REFUSED)

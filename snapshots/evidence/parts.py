@@ -72,7 +72,7 @@ ONCE = re.compile(
 def other_parts(
     request: Request, vary: Iterable[str], given: Given, normal: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what a request says beside its key: parts, and the header fields that an application made up."""
+    """Return the parts of a request outside its key, and the header fields that an application made up."""
     found = header_parts(request, vary)
     if key := key_of_order(request):
         number = number_of(given, REPEATED, f"{normal} {key}") or number_of(given, REPEATED, normal) + 1

@@ -30,7 +30,7 @@ LEAD = 20  # of which stand before where two long ones part
 
 
 def count_equal_leaves(asked: Body, stored: Body) -> int:
-    """Return how many leaves of JSON are equal before the first that differs: a conversation with a model grows at its end."""
+    """Return the number of equal JSON leaves before the first that differs: a conversation with a model grows at its end."""
     if asked.kind != JSON or stored.kind != JSON:
         return 0
     one, other = _leaves(asked.value), _leaves(stored.value)
@@ -61,7 +61,7 @@ class Values(NamedTuple):
 
 
 def differences(asked: ParsedRequest, stored: ParsedRequest) -> Iterator[str | Values]:
-    """Yield what differs between two requests, part by part, with both values; nothing if their keys are the same."""
+    """Yield the differences between two requests, part by part, with both values; none if their keys are equal."""
     if asked.method != stored.method:
         yield f"method: asked {asked.method}, recorded {stored.method}"
     if asked.url != stored.url:
@@ -165,7 +165,7 @@ def _bodies(asked: ParsedRequest, stored: ParsedRequest) -> Iterator[str | Value
 
 
 def _turns(asked: ParsedRequest, stored: ParsedRequest) -> list[str | Values] | None:
-    """Return what differs between two conversations with a model, up to the first turn that does; None if they are none.
+    """Return the first difference between two conversations with a model; None for other bodies.
 
     Later turns follow from that one, so they explain nothing.
     """

@@ -110,7 +110,7 @@ class Drawing:
         self._own_of: dict[str, Own] = {}  # by site
 
     def with_recorded_ids(self, request: Request, session: Drawer) -> tuple[Request, Mapping[str, str]]:
-        """Return a request with recorded ids in place of the session's own, and the ids that are new: of what it makes."""
+        """Return a request with recorded ids in place of the session's own, and the new ids: those of things that it makes."""
         known = as_recorded(request, session.drawn_ids) if session.drawn_ids else request
         new = self._apart(known, session) if known.method in ("POST", *_PLACING) else NONE
         return as_recorded(known, new) if new else known, new

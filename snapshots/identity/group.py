@@ -93,7 +93,7 @@ class Group:
         return found
 
     def derived(self, capture: Capture, name: Hashable, compute: Callable[[Request], T]) -> T:
-        """Return what `compute` makes of a capture's request, computed once for a name."""
+        """Return `compute(request)` of a capture's request, cached by name."""
         found: T | None = self._derived.get((capture.place, name))
         if found is None:
             # of a copy, which is dropped: a large body is parsed once, and takes no memory afterwards

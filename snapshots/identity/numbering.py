@@ -43,7 +43,7 @@ def ids_in(message: Payload) -> list[str]:
 
 
 def ids_of(address: str) -> list[str]:
-    """Return what a client may have drawn for the path of an address, in order."""
+    """Return the values in the path of an address that a client may have drawn, in order."""
     return words_in(urlsplit(address).path)
 
 

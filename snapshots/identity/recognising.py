@@ -63,7 +63,7 @@ class Recogniser(Redactor):
         return own
 
     def know(self, pseudonyms: Mapping[str, int], fields: Iterable[str] = ()) -> None:
-        """Learn the pseudonyms that secrets of the next request may prove to be, with their layers.
+        """Learn the pseudonyms of the secrets that the next request may hold, with their layers.
 
         `fields` names the form fields that hold a secret, beside those whose names say so.
         """

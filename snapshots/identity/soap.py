@@ -100,7 +100,7 @@ def without_saml_ids(parsed: ParsedRequest) -> ParsedRequest:
 
 
 def _said(packed: bytes) -> bytes:
-    """Return what a packed SAML request says without its id, moments and signature; another text as it is."""
+    """Return a packed SAML request unpacked, without its id, times and signature; any other text unchanged."""
     try:
         text = base64.b64decode(packed)
         if not text.lstrip().startswith(b"<"):

@@ -313,7 +313,7 @@ def _failure(entry: dict[str, Any], read: Read, started: datetime) -> Failure | 
 
 
 def _trouble(answer: dict[str, Any]) -> str:
-    """Return what a browser or Charles says that went wrong with an answer; "" for nothing."""
+    """Return the error that a browser or Charles noted for an answer; "" without one."""
     message = str(answer.get("_error") or answer.get("_failureText") or answer.get("_charlesStatus") or "")
     return "" if message.upper() == "COMPLETE" else message
 
@@ -456,7 +456,7 @@ def _body(answer: dict[str, Any], read: Read, method: str, status: int) -> bytes
 
 
 def _sizes(content: dict[str, Any]) -> set[int]:
-    """Return what may be the size of a decoded body: mitmproxy tells that of the packed one, and the difference."""
+    """Return the possible sizes of a decoded body: mitmproxy gives the packed size, and the difference."""
     size = _number(content, "size")
     return {size, size + _number(content, "compression")}
 

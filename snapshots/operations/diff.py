@@ -404,7 +404,7 @@ def _texts(a: Snapshot, b: Snapshot, moved: Mapping[str, str]) -> list[TextChang
 
 
 def _cause(before: FrozenText, after: FrozenText) -> str:
-    """Return what changed a text: its source's bytes (a view's DOM has no digest), or its extractor."""
+    """Return the cause of a changed text: its source's bytes (a view's DOM has no digest), or its extractor."""
     digests = before.meta.get("digest"), after.meta.get("digest")
     source = digests[0] != digests[1]
     makers = [(t.extractor, t.version, dict(t.options)) for t in (before, after)]

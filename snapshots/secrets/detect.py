@@ -352,7 +352,7 @@ def looks_random(value: str) -> bool:
 
 
 def changes(word: str) -> int:
-    """Return how often a word goes from letters to digits or back, or from small letters to capitals."""
+    """Return the number of changes in a word between letters and digits, or from small letters to capitals."""
     return len(_CHANGES.findall(word))
 
 
@@ -706,7 +706,7 @@ _CONNECT = re.compile(rb"\x10[\x80-\xff]{0,3}[\x00-\x7f]\x00(?:\x04MQTT|\x06MQIs
 
 
 def parse_mqtt_connect(data: bytes) -> MqttConnect | None:
-    """Return what MQTT's CONNECT holds (version 5, 3.1); None for another message, or one whose lengths are not its own."""
+    """Return the fields of MQTT's CONNECT (version 5, 3.1); None for another message, or one with wrong lengths."""
     match = _CONNECT.match(data)
     if match is None:
         return None

@@ -508,7 +508,7 @@ def _forms(secret: str) -> set[str]:
 
 
 def claims_of(secret: str) -> str:
-    """Return what a page can read from its token, as JSON in Base64; "" for any other secret, and if that holds one.
+    """Return a token's claims, which its page can read, as JSON in Base64; "" for any other secret, and if they hold one.
 
     Of a JSON web token this is all up to the signature, without which it opens nothing (RFC 7515, 5.2). Another token of
     JSON, signed or not, keeps its numbers, and its texts are emptied: Bokeh's page reads when its session ends.

@@ -190,7 +190,7 @@ class _Annotations:
 
 
 def _annotations(page: Any) -> _Annotations:
-    """Return what the annotations of a page say beside what pdfium draws of them.
+    """Return the text of a page's annotations that pdfium does not draw.
 
     It draws no free text without a picture, and boxes and chosen options as lines and colours.
     """
@@ -272,7 +272,7 @@ class _Glyphs:
         return float(self._raw.FPDFText_GetFontSize(self._words.raw, at))
 
     def baseline(self, at: int) -> float:
-        """Return how high a character's baseline lies."""
+        """Return the height of a character's baseline."""
         self._raw.FPDFText_GetCharOrigin(self._words.raw, at, self._to_x, self._to_y)
         x, y = self._x.value, self._y.value
         return (y, -x, -y, x)[self._quarter]
@@ -310,7 +310,7 @@ class _Glyphs:
         return 1 if rise > 0 else -1 if smaller and not apart else 0
 
     def distance(self, at: int, beside: int) -> float:
-        """Return how far two characters stand apart in their line."""
+        """Return the gap between two characters of a line."""
         left, right = (self.box(one) for one in sorted((at, beside)))
         return abs(right[0] - left[1])
 

@@ -218,7 +218,7 @@ def incomplete(status: int, headers: Headers, body: bytes, method: str) -> str:
 
 
 def half_packed(body: bytes, coding: str) -> str:
-    """Return that a body can't be unpacked to its end, "" if it can, is not packed or is too large to try."""
+    """Return a message if a body can't be unpacked to its end; "" if it can, is not packed or is too large to try."""
     if not body or not coding or len(body) > MOST_UNPACKED or not KNOWN.issuperset(codings(coding)):
         return ""
     try:

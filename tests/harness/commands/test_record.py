@@ -155,7 +155,7 @@ def test_a_browsers_own_errands_are_told_in_one_line(tmp_path: Path) -> None:
     done = stillweb("record", "-o", tmp_path / "s", *places, "--", "sh", "-c", f"{asks} || true")
     said = [line for line in done.err.splitlines() if "not recorded" in line]
     assert len(said) == 1
-    assert said[0].endswith("of its own accord (clients2.google.com, update.googleapis.com)")
+    assert said[0].endswith("requests of the browser itself (clients2.google.com, update.googleapis.com)")
 
 
 async def _lasting() -> AsyncIterator[bytes]:

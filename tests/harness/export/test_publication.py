@@ -321,7 +321,7 @@ def test_a_tampered_file_is_neither_read_nor_pulled(
     data = bytearray(kept.read_bytes())
     data[len(data) // 2] ^= 1
     kept.write_bytes(data)
-    with pytest.raises(DamagedInput, match="not what was published"):
+    with pytest.raises(DamagedInput, match="differs from what was published"):
         pull(str(tmp_path / "published"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))

@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pip
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,13 +61,14 @@ def test_the_package_lives_beside_one_named_proxy(wheel: Path, tmp_path: Path) -
     files = {"stillweb": wheel, "proxy.py": other}
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
     python = tmp_path / "bin" / "python"
-    pip = [*PIP, "-q", "--python", python]
-    install = [*pip, "install", "--no-deps", "--no-index", "--no-compile"]
+    runner = Path(pip.__file__).with_name("__pip-runner__.py")  # `pip --python` starts another Python with it
+    there = [python, runner, "-q", "--disable-pip-version-check"]
+    install = [*there, "install", "--no-deps", "--no-index", "--no-compile"]
     for name in files:
         subprocess.run([*install, files[name]], check=True, capture_output=True)
     # Each once as the first to be installed, and once as the last; what is put back is then the last.
     for removed in ("stillweb", "stillweb", "proxy.py", "proxy.py"):
-        subprocess.run([*pip, "uninstall", "-y", removed], check=True, capture_output=True)
+        subprocess.run([*there, "uninstall", "-y", removed], check=True, capture_output=True)
         kept = "proxy.py" if removed == "stillweb" else "stillweb"
         done = subprocess.run([python, "-I", "-c", DAMAGED, kept], capture_output=True, text=True, check=True)
         assert done.stdout == "", removed

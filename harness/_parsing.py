@@ -196,6 +196,8 @@ def load_module(name: str, whose: str) -> ModuleType:
     Raise UsageError, whose text begins with `whose`, if there is none. Errors of the module itself pass through.
     """
     places = list(dict.fromkeys((*_begun, os.getcwd())))
+    if not all(name.split(".")):  # empty, a path, or relative to nothing
+        raise _no_module(whose, name, places)
     waiting = iter([place for place in places if place not in sys.path])
     while True:
         try:

@@ -45,7 +45,7 @@ def message_event(text: str) -> Event:
     if not pairs and (first := _WORD.match(bare)):
         names = first[0]
     # no parameters: an answer shows what changed, so that words which it lacks say nothing
-    return Event(f"{SAY} / {shortened(names)}", "write", mix(bare), (), frozenset())
+    return Event(f"{SAY} / {shortened(names)}", "write", mix(bare), (), ())
 
 
 class ClientMessages:
@@ -85,8 +85,8 @@ class ClientMessages:
             yield last.key, (past, len(past))
 
 
-NOTHING = Event(f"{SAY} / ", "write", 0, (), frozenset())  # in place of a client's message
-WRITE = Event(f"{SAY} / by HTTP", "weak write", 1, (), frozenset())  # one that was not recorded there
+NOTHING = Event(f"{SAY} / ", "write", 0, (), ())  # in place of a client's message
+WRITE = Event(f"{SAY} / by HTTP", "weak write", 1, (), ())  # one that was not recorded there
 
 
 def _in_order(turn: Iterable[Event]) -> list[Event]:

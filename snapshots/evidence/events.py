@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from sys import intern
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
@@ -59,7 +61,7 @@ class Event:
     kind: str  # a kind of type, see priors
     key: int
     parameters: Parameters
-    ids: frozenset[str]  # the numbers of its path and the values that it sends
+    ids: tuple[str, ...]  # the numbers of its path and the values that it sends
     answer: int = 0
     status: int = 0  # of the answer
     fields: tuple[str, ...] = ()  # values of the header fields that an application made up
@@ -122,10 +124,10 @@ def event_of(
         kind = "choosing GET" if asks else "weak write"
     else:
         kind = "write"
-    name = " ".join([request.method, *asked.words])
+    name = intern(" ".join([request.method, *asked.words]))
     shown_again = status == 200 and "html" in media and name in redirected
     if (status >= 400 or shown_again) and request.method not in SAFE_METHODS:
-        name, kind = name + REFUSED, "refused"
+        name, kind = intern(name + REFUSED), "refused"
     conditions = request.conditional() if own or request.method not in SAFE_METHODS else ()
     return Event(name, kind, mix(key, conditions), asked.values, asked.shown, answer, status)
 
@@ -138,7 +140,7 @@ class _Asked(NamedTuple):
     operation: str
     changes: bool | None
     values: tuple[tuple[str, str], ...]
-    shown: frozenset[str]
+    shown: tuple[str, ...]
 
 
 def _asked(request: Request, key: str) -> _Asked:
@@ -168,7 +170,7 @@ def _asked(request: Request, key: str) -> _Asked:
     path = f"{parts.netloc}{parts.path}"
     values = tuple((f"#{n}", v) for n, v in enumerate(ids))
     values += tuple(sorted((shortened(n), shortened(v)) for n, v in parameters))
-    shown = frozenset(() if many else (v for _, v in values))
+    shown = () if many else tuple(v for _, v in values)
     words = tuple(map(shortened, (_unnumbered(path), names, operation)))
     return _Asked(path, words, operation, changes, values, shown)
 
@@ -275,8 +277,9 @@ class History:
         self.marks: list[int] = [0]
         self._files = 0  # the sum of the numbers of files
         self.doubts: list[int] = []  # places of the writes whose answers are doubtful
-        self._places: dict[str, list[int]] = {}  # by type
-        self._chains: dict[str, list[int]] = {}  # the same as `marks`, of one type alone
+        # by type; arrays, as a session that stays may have thousands of one type
+        self._places: dict[str, array[int]] = {}
+        self._chains: dict[str, array[int]] = {}  # the same as `marks`, of one type alone
         self._keys: dict[int, list[int]] = {}  # places by key
         for event in events:
             self.add(event)
@@ -300,9 +303,9 @@ class History:
             for one in (event, *later):
                 self.add(one)
             return
-        self._places.setdefault(event.type, []).append(len(self.events))
+        self._places.setdefault(event.type, array("L")).append(len(self.events))
         self._keys.setdefault(event.key, []).append(len(self.events))
-        chain = self._chains.setdefault(event.type, [0])
+        chain = self._chains.setdefault(event.type, array("Q", [0]))
         chain.append(mix(chain[-1], event.done))
         if event.kind == "asset":
             self._files += event.done
@@ -336,7 +339,7 @@ class History:
 
     def of(self, kind: str, place: int) -> list[Event]:
         """Return the events of one type before `place`."""
-        places = self._places.get(kind, [])
+        places = self._places.get(kind, ())
         return [self.events[p] for p in places[: bisect_left(places, place)]]
 
     def places(self, kinds: Iterable[str]) -> list[int]:

@@ -821,7 +821,7 @@ def _naming(event: Event) -> dict[str, str]:
 def _elsewhere(event: Event, target: Event) -> bool:
     """Return True if an event names another thing where a request names one."""
     named = _naming(target)
-    return event.ids.isdisjoint(named.values()) and any(n in named for n, _ in event.parameters)
+    return set(event.ids).isdisjoint(named.values()) and any(n in named for n, _ in event.parameters)
 
 
 def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
@@ -864,7 +864,7 @@ def fold(
     own = dict(chosen)
     places = history.places(own)
     if any(own.values()):
-        mine = target.ids
+        mine = set(target.ids)
         events = history.events
         places = [
             p

@@ -351,7 +351,7 @@ class SiteEvidence:
         event = replace(event, fields=fields)
         if named:
             parameters = tuple(one for one in event.parameters if one[1] not in named)
-            event = replace(event, parameters=parameters, ids=event.ids.difference(named))
+            event = replace(event, parameters=parameters, ids=tuple(v for v in event.ids if v not in named))
         if event.kind in ("write", "weak write") and request.method not in SAFE_METHODS:
             _, values = issued_in(request, _places(self._given, request))
             if signs_in(event, values):

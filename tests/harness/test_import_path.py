@@ -82,6 +82,7 @@ def test_tools_of_the_working_directory_are_found(tmp_path: Path, monkeypatch: p
     for name, missing in {
         "tools_of_a_user:Others": "no class or function 'Others'",
         "no_such_tools:Tools": "no module",
+        "../tools_of_a_user:Tools": "no module",
     }.items():
         with pytest.raises(UsageError, match=f"contract '{name}': .*{missing}"):
             open_tools(None, Settings(agent="x", contracts=(name,)))

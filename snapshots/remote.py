@@ -144,7 +144,7 @@ def plain_errors(address: str, failed: type[StillwebError] = MissingCapability) 
         if not isinstance(cause, _store_errors()):
             raise
         if isinstance(cause, OSError) and cause.errno in FULL_DISK:
-            raise NoRoom.at(address, cause.strerror, "make room and do it again") from error
+            raise NoRoom.at(address, cause.strerror, "free some space and try again") from error
         status = _status(cause)
         if status in (401, 403):
             raise MissingCapability(

@@ -93,7 +93,7 @@ def test_a_list_of_what_is_not_there_fails_in_a_line(tmp_path: Path, resources: 
     parts(tmp_path)
     path = tmp_path / "collection.json"
     path.write_text(json.dumps({"profile": "multi-wacz-package", "resources": resources}))
-    with pytest.raises(DamagedInput, match=r"without resources|is not beside it"):
+    with pytest.raises(DamagedInput, match=r"lists no WACZ|is not beside it"):
         Snapshot.open(path)
 
 

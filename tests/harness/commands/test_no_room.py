@@ -123,7 +123,7 @@ def test_what_is_made_anew_without_room_is_not_there(tmp_path: Path) -> None:
         done = stillweb(*words, out, **limited(1500))
         assert (done.code, len(done.said.splitlines())) == (4, 1)
         assert f"{out}: File too large; " in done.said
-        assert "make room and do it again" in done.said
+        assert "free some space and try again" in done.said
         left = [file for file in out.rglob("*") if file.is_file()]
         assert left == [] or name == "published"
         # whole, and listed nowhere

@@ -324,7 +324,7 @@ def test_what_has_a_damaged_index_can_be_imported(tmp_path: Path) -> None:
     path = tmp_path / "site.wacz"
     flip(path, path.read_bytes().index(b'"mime":'))
     report = import_files([path], tmp_path / "again")
-    assert any("made anew" in note for note in report.notes)
+    assert any("rebuilt" in note for note in report.notes)
     with Snapshot.open(tmp_path / "again") as snapshot:
         assert [c.exact for c in snapshot.captures()] == before
 

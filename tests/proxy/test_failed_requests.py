@@ -146,7 +146,7 @@ def test_a_tunnel_speaks_for_all_that_was_to_be_asked_in_it_unless_one_came_abou
         assert c.get("http://closed.example/a").status_code == 504  # another port
         lines = gateway.ledger.entries()
     assert [(one["method"], one["verdict"]) for one in lines[:3]] == [("CONNECT", "failed:refused")] * 3
-    assert "no tunnel to closed.example:443 came about" in lines[0]["why"]
+    assert "no tunnel to closed.example:443 could be opened" in lines[0]["why"]
     with recording(lab, tmp_path / "s") as (_, c):
         assert c.get(f"{asked}/b").status_code == 200
     with replaying(lab, tmp_path / "s") as (gateway, c):

@@ -322,7 +322,7 @@ def test_a_damaged_page_list_of_others_is_told(tmp_path: Path) -> None:
     pages = root / "pages/pages.jsonl"
     pages.write_bytes(pages.read_bytes().replace(b"example", b"exbmple"))
     with Snapshot.open(root) as snapshot:
-        assert [note for note in snapshot.notes if "pages.jsonl: has another hash" in note]
+        assert [note for note in snapshot.notes if "pages.jsonl: its hash is not the one in" in note]
 
 
 def test_a_link_is_followed_to_another_wacz_and_to_nothing_else(tmp_path: Path) -> None:

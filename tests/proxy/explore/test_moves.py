@@ -117,7 +117,7 @@ def test_options_that_are_too_many_are_not_left_out_in_silence() -> None:
     years = [str(year) for year in range(1980, 2010)]
     tried, left = moves({"words": "", "controls": [control("select", "Year", options=years)]}, Choices())
     assert [move.steps[0]["select"]["option"] for move in tried] == years[:24]
-    assert left == [("select Year", "its last 6 options are not tried")]
+    assert left == [("select Year", "the last 6 of its options are not tried")]
 
 
 def test_words_are_those_of_the_page() -> None:

@@ -140,6 +140,8 @@ def open_published(published: Path, out: Path) -> int:
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a run and their names. Raise UsageError for a link to a file elsewhere, which may be private."""
+    whole = folder.resolve()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if (
@@ -147,6 +149,10 @@ def _files(folder: Path) -> Iterator[tuple[Path, str]]:
             and name.partition("/")[0] not in _LEFT_OUT
             and path.suffix not in (".part", ".lock")
         ):
+            if not path.resolve().is_relative_to(whole):
+                raise UsageError(
+                    f"{path}: is a link to {path.resolve()}; put the file there, or remove the link"
+                )
             yield path, name
 
 

@@ -609,3 +609,7 @@ def test_another_run_is_copied_without_what_only_this_machine_needs(
     assert (tmp_path / "out" / "tasks.jsonl").read_bytes() == tasks.read_bytes()
     assert not (tmp_path / "out" / "interrupted").exists()
     assert call(capsys, "publish", run.path, "-o", tmp_path / "out")[0] == 2
+    (tmp_path / "private").write_text("of this machine")
+    (run.path / "traces" / "link.jsonl").symlink_to(tmp_path / "private")
+    with pytest.raises(UsageError, match=r"link\.jsonl: is a link to"):
+        publish_to(run.path, str(tmp_path / "with a link"))

@@ -1538,7 +1538,7 @@ MEDIAWIKI = Application(
         "tea": _wiki("?title=Tea"),
         "history": acts(("open", "?title=Tea"), ("rest", "2500"), ("click", "#ca-history a"), ("rest", "2500")),
         "compare": acts(("open", "?title=Tea&action=history"), ("rest", "2500"), ("click", ".historysubmit >> nth=0"), ("rest", "2500")),
-        "search": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("fill", "#searchInput", "needs"), ("press", "#searchInput", "Enter"), ("rest", "2500")),
+        "search": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("fill", "#searchInput", "needs"), ("rest", "2500"), ("press", "#searchInput", "Enter"), ("rest", "2500")),
         "changes": _wiki("?title=Special:RecentChanges"),
         "unwatch": acts(("open", "?title=Main_Page"), ("rest", "2500"), ("click", "#ca-unwatch a"), ("see", "#ca-watch"), ("rest", "2500")),
         "watched": _wiki("?title=Special:EditWatchlist/raw"),

@@ -100,10 +100,12 @@ class SocketModel:
         """Learn from the turns of recorded sockets."""
         moments = count()
 
-        def recorded(number: int, turns: Iterable[Turn]) -> Iterator[tuple[str, Event, int, Parts, int]]:
+        def recorded(
+            number: int, turns: Iterable[Turn]
+        ) -> Iterator[tuple[str, Event, int, Parts, tuple[int, int]]]:
             for turn in turns:
                 for one in _in_order(turn.messages) or [NOTHING]:
-                    yield f"socket {number}", one, turn.answer, NO_PARTS, next(moments)
+                    yield f"socket {number}", one, turn.answer, NO_PARTS, (next(moments), 0)
 
         self._model = Model(one for talk in enumerate(conversations) for one in recorded(*talk))
 

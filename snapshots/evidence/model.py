@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
@@ -115,7 +115,7 @@ class Model:
 
     def __init__(
         self,
-        recorded: Iterable[tuple[str, Event, int, Parts, int]],
+        recorded: Iterable[tuple[str, Event, int, Parts, tuple[int, int]]],
         forgets: Collection[str] = (),
         words: Callable[[int], Set[str]] = lambda capture: frozenset(),
     ) -> None:
@@ -123,6 +123,7 @@ class Model:
 
         Requests of one moment were under way at once: those that only read don't come before each other, and are put in one order.
         Only equal ones that were answered differently come before each other: their number tells which gets which answer.
+        A moment is a number after that of a longer time, a burst, in which each request overlaps with one before.
         `forgets`: kinds of events that decide nothing. `words` returns those of an answer by its number.
         """
         self._shown = words
@@ -132,9 +133,13 @@ class Model:
         # keys of concurrent reads: of each group by the mark before it, and of each read all that were ever concurrent with it
         self._groups: dict[int, set[frozenset[int]]] = defaultdict(set)
         self._mates: dict[int, set[int]] = defaultdict(set)
+        # of each group of concurrent requests that holds a write, by the mark before it, the place of each key
+        self._bursts: dict[int, list[dict[int, int]]] = defaultdict(list)
+        self._longest = 0  # events of such a group
         self._led_on = set[str]()  # types of writes that are answered by a redirect
         before: dict[tuple[str, int], int] = {}
-        moments: dict[str, tuple[int, list[Event]]] = {}
+        moments: dict[str, tuple[tuple[int, int], list[Event]]] = {}
+        begun: dict[str, int] = {}  # the place at which the burst of a session began
         recorded = list(recorded)
         first: dict[int, int] = {}
         varied = {
@@ -146,6 +151,9 @@ class Model:
             if last != moment or not event.safe:
                 self._happen(history, reads)
                 reads = []
+            if last[0] != moment[0]:
+                self._end_burst(history, begun.get(session, 0))
+                begun[session] = len(history)
             moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
             equal = [e for e in reads if e.key == event.key] if event.key in varied else []
@@ -175,6 +183,7 @@ class Model:
                 history.add(event)
         for session, (_, reads) in moments.items():
             self._happen(self.histories[session], reads)
+            self._end_burst(self.histories[session], begun.get(session, 0))
         self.siblings: dict[str, list[int]] = defaultdict(list)
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
@@ -202,6 +211,32 @@ class Model:
             history.add(event)
             if len(reads) > 1:
                 self._mates[event.key].update(e.key for e in reads if e is not event)
+
+    def _end_burst(self, history: History, place: int) -> None:
+        """Note the order of the requests since `place`, which were concurrent, if there are writes among them, each of another type."""
+        events = history.events[place:]
+        writes = [e.type for e in events if not e.safe]
+        if len(events) > 1 and writes and len(set(writes)) == len(writes):
+            self._bursts[history.marks[place]].append({e.key: n for n, e in enumerate(events)})
+            self._longest = max(self._longest, len(events))
+
+    def happen(self, history: History, event: Event) -> None:
+        """Append an event to a live history, concurrent ones in the order of a recorded history that began likewise, else reads by their keys.
+
+        That they were concurrent here, too, and not one after the other, is presumed.
+        """
+        for place in range(len(history), max(-1, len(history) - self._longest), -1):
+            for order in self._bursts.get(history.marks[place], ()):
+                concurrent = [*history.events[place:], event]
+                if all(e.key in order for e in concurrent):
+                    recorded = sorted(concurrent, key=lambda e: order[e.key])
+                    swapped = recorded != concurrent
+                    for _ in concurrent[1:]:
+                        history.drop()
+                    for one in recorded:
+                        history.add(replace(one, trust=min(one.trust, priors.SWAPPED)) if swapped else one)
+                    return
+        history.add(event, self.since(event.key, history))
 
     def since(self, key: int, history: History) -> int:
         """Return the place in a history from which on all events are concurrent with a request.

@@ -49,6 +49,7 @@ ALIKE = {"last of each": 0.4, "sequence": 0.2, "set": 0.5}  # where all answers 
 
 NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
 EARLIEST = 0.75  # the first recorded of several answers to sessions that did the same
+SWAPPED = 0.9  # that requests which come in another order than recorded are as concurrent as those were
 TURNED = 0.25  # that a wrong answer to a write says "refused" where the right one says "done", or the reverse
 NOISE = 0.003  # two answers of one state differ all the same: time, chance
 STICKY = 0.5  # a session's next answer is the same although its state differs

@@ -194,9 +194,11 @@ class SiteEvidence:
         return self._learnt is not None
 
     def note(self, past: SessionPast, event: Event) -> None:
-        """Append an event to a session's history, concurrent ones in the order in which the model keeps them."""
-        since = self._learnt.model.since(event.key, past.history) if self._learnt is not None else None
-        past.history.add(event, since)
+        """Append an event to a session's history."""
+        if self._learnt is not None:
+            self._learnt.model.happen(past.history, event)
+        else:
+            past.history.add(event)
 
     def foresee(self, asked: ModelRequest) -> None:
         """Compute in advance what the model caches for the recorded requests that may answer a request."""
@@ -212,8 +214,9 @@ class SiteEvidence:
         beside: dict[str, list[int]] = defaultdict(list)
         recorded = []
         spelt: dict[str, list[tuple[dict[str, str], dict[str, str]]]] = defaultdict(list)
-        # by session: the begin of the requests under way, and the first end of any
+        # by session: the begin of the requests under way, and the first end of any; the same of requests of which each overlaps with one before
         at_once: dict[str, tuple[int, int]] = {}
+        bursts: dict[str, tuple[int, int]] = {}
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         for capture in self._recorded():
             if self.is_static(capture):
@@ -245,7 +248,13 @@ class SiteEvidence:
                 at_once[session] = began, min(first_end, capture.end)
             else:
                 at_once[session] = capture.begin, capture.end
-            recorded.append((session, asked.event, label, asked.parts, at_once[session][0]))
+            began, last_end = bursts.get(session, (0, 0))
+            if capture.begin < last_end:
+                bursts[session] = began, max(last_end, capture.end)
+            else:
+                bursts[session] = capture.begin, capture.end
+            moment = bursts[session][0], at_once[session][0]
+            recorded.append((session, asked.event, label, asked.parts, moment))
             keep_given(given[session], request, head, asked)
         differing = {normal: _differing([own for _, own in several]) for normal, several in spelt.items()}
         for normal, several in spelt.items():

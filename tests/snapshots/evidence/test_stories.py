@@ -973,6 +973,24 @@ def test_what_was_under_way_at_once_one_time_came_in_turn_the_other() -> None:
     assert told(Matcher(MemoryStore(recorded)), *asked)[1::2] == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_draft_comes_before_or_after_the_page_that_is_saved_beside_it(swapped: bool) -> None:
+    draft, save = post(f"{A}/api", "do=draft&text=milk"), post(f"{A}/save", "text=milk")
+    tea, start = get(f"{A}/tea"), get(f"{A}/start")
+    recorded = [
+        Recorded(draft, data({"ok": 1}), events=(21, 23)),
+        Recorded(save, redirect("/tea"), events=(22, 24)),
+    ]
+    for n, text in enumerate("abacbdaebc"):  # of which nothing tells when it changes
+        at = 1 + 4 * n + 4 * (n > 4)
+        recorded.append(Recorded(tea, html("milk" if n > 4 else "none"), events=(at, at + 1)))
+        recorded.append(Recorded(start, html(text), events=(at + 2, at + 3)))
+    recorded.sort(key=lambda one: one.events or (0, 0))
+    sent = (save, draft) if swapped else (draft, save)
+    found = told(Matcher(MemoryStore(recorded)), *[tea, start] * 5, *sent, *[tea, start] * 5)
+    assert found[13::2] == [f"{text}?" if swapped else text for text in "daebc"]
+
+
 def test_a_cookie_that_lives_for_seconds_is_sent_or_not_by_chance() -> None:
     saved = post(f"{A}/tea", "milk=1")
     fresh = redirect("/tea", ("Set-Cookie", "fresh=1; Max-Age=10; Path=/"))

@@ -64,4 +64,4 @@ def test_what_failed_fails_again_and_passes_the_gate(tmp_path: Path) -> None:
     looked = stillweb("lookup", tmp_path / "s.wacz", f"https://{UNKNOWN}/never-asked", "--json")
     told = json.loads(looked.out)
     assert (looked.code, told["verdict"]) == (1, "failed:dns")
-    assert f"no tunnel to {UNKNOWN}:443 came about" in told["why"]
+    assert f"no tunnel to {UNKNOWN}:443 could be opened" in told["why"]

@@ -71,7 +71,7 @@ def test_what_another_process_writes_is_left_to_it(tmp_path: Path) -> None:
         done = stillweb(*words)
     finally:
         os.close(handle)
-    assert (done.code, "another process writes" in done.said) == (2, True)
+    assert (done.code, "another process is writing" in done.said) == (2, True)
     assert theirs.read_bytes() == b"theirs"
     stillweb(*words)  # what a killed one left is no hindrance
     assert urls(tmp_path / "new") == urls(path)

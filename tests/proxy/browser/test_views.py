@@ -345,7 +345,7 @@ def test_a_page_that_came_in_part_is_no_view(came: bytes, tmp_path: Path) -> Non
         thread.join(HANG)
     assert (found.ok, found.views) == (False, [])
     assert found.error is not None
-    assert "not stored as a view: broken (its document broke off" in found.error
+    assert "not stored as a view: broken (its document ended early" in found.error
 
 
 def test_what_took_long_belongs_to_the_next_view_and_is_not_left_out(lab: Lab, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ _TYPED = str.maketrans(
     dict.fromkeys("‘’‚‛ʼ′", "'") | dict.fromkeys("“”„‟″", '"') | dict.fromkeys("‐‑‒–—―−", "-")
 )
 _UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x200E, 0x200F, 0x2060, 0xFEFF))
+_DIGIT = re.compile(r"[^\D0-9]")  # of other scripts, as in ١٢ or १२
 
 LONGEST = 4000  # characters of a cell in which marks are paired, which takes quadratic time
 
@@ -64,6 +65,7 @@ def write_out_powers(text: str) -> str:
 
 def _clean_once(text: str) -> str:
     text = unicodedata.normalize("NFKC", write_out_powers(text.translate(_UNSEEN))).translate(_TYPED).strip()
+    text = _DIGIT.sub(lambda found: str(unicodedata.decimal(found[0])), text)
     if len(text) > LONGEST:
         return " ".join(text.split())
     text = _LINK.sub(r"\1", text)

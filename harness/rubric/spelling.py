@@ -33,6 +33,7 @@ _TYPED = str.maketrans(
     dict.fromkeys("‘’‚‛ʼ′", "'") | dict.fromkeys("“”„‟″", '"') | dict.fromkeys("‐‑‒–—―−", "-")
 )
 _UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x200E, 0x200F, 0x2060, 0xFEFF))
+_ESCAPED = re.compile(r"\\([_*#~<>|\[\]])")  # as models write them in markdown
 _DIGIT = re.compile(r"[^\D0-9]")  # of other scripts, as in ١٢ or १२
 
 LONGEST = 4000  # characters of a cell in which marks are paired, which takes quadratic time
@@ -68,7 +69,7 @@ def _clean_once(text: str) -> str:
     text = _DIGIT.sub(lambda found: str(unicodedata.decimal(found[0])), text)
     if len(text) > LONGEST:
         return " ".join(text.split())
-    text = _LINK.sub(r"\1", text)
+    text = _LINK.sub(r"\1", _ESCAPED.sub(r"\1", text))
     text = _CODE.sub(r"\2", text)
     text = _EMPHASIS.sub(r"\2", text)
     return " ".join(text.strip("`* \t").split())

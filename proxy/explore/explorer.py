@@ -312,7 +312,7 @@ class Walk:
     def half_loaded(self, calm: SettleResult) -> bool:
         """Return True if the site failed to deliver something, or too late: a script may be missing."""
         site = urlsplit(self.url).netloc
-        late = not calm.quiet and not calm.reason.startswith("keeps asking")
+        late = not calm.quiet and not calm.reason.startswith("keeps sending requests")
         return late or any(urlsplit(url).netloc == site for url in self.driver.traffic.lost_urls())
 
 

@@ -345,7 +345,7 @@ def test_a_page_that_keeps_asking_is_said_to(browser: Browsing, site: str) -> No
 
     asking = browser.run(go("/asking", SettleTimeouts(total=3000)))
     assert not asking.quiet
-    assert "keeps asking" in asking.reason
+    assert "keeps sending requests" in asking.reason
     hanging = browser.run(go("/hanging", SettleTimeouts(stuck=0.3)))
     assert not hanging.quiet
     assert "/never" in hanging.reason
@@ -397,7 +397,7 @@ def test_a_page_that_keeps_asking_is_never_quiet_however_late_its_requests_are_t
 
     calm = browser.run(go())
     assert not calm.quiet
-    assert "keeps asking" in calm.reason
+    assert "keeps sending requests" in calm.reason
 
 
 def test_a_clock_that_is_none() -> None:

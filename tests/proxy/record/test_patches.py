@@ -416,7 +416,7 @@ def _reads_a_message_in_pieces(off: Off) -> object:
         sender = wsproto.connection.Connection(wsproto.ConnectionType.CLIENT)
         reader = websocket.WebsocketConnection(wsproto.ConnectionType.SERVER, conn=Any)
         data, found = (
-            sender.send(BytesMessage(b"a" * 9999, message_finished=False)) + sender.send(BytesMessage()),
+            sender.send(BytesMessage(b"a" * 9999, message_finished=False)) + sender.send(BytesMessage(b"")),
             0,
         )
         for at in range(0, len(data), 1000):

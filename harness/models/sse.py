@@ -102,8 +102,9 @@ def _add_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
             continue
         if call_id and call.get("id") and call["id"] != call_id:
             continue
-        whole = _parsed(call["function"].get("arguments") or "")
-        if isinstance(whole, dict) and (arguments or "").lstrip().startswith("{"):
+        begins = (arguments or "").lstrip().startswith("{")
+        whole = _parsed(call["function"].get("arguments") or "") if begins else None
+        if isinstance(whole, dict):
             is_other = bool(part["function"].get("name")) and not (call_id and _parsed(arguments) == whole)
             if is_other and not (call_id and whole == {}):
                 break

@@ -218,7 +218,7 @@ def test_a_step_that_fails_says_which_and_why(browser: Browsing, site: str) -> N
             "- click: {role: button, name: Same}",
             "step 1: click: role 'button' 'Same' means 2 elements (1: button \"Same\", 2: button \"Same\"): add nth, or name it by css",
         ),
-        ("- click: {text: Same, nth: 3}", "there are only 2 of text 'Same', not 3"),
+        ("- click: {text: Same, nth: 3}", "there are only 2 elements with text 'Same', not 3"),
         ("- select: {label: Year, option: 1999}", "has no option '1999' (it has '2018', '2019')"),
         ("- select: {placeholder: Search, option: A}", "is not a select element"),
         ("- wait: nowhere", "'nowhere' does not appear within 10 s"),

@@ -51,7 +51,7 @@ class SealReport:
     warnings: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # texts that could not be extracted, and why
     secrets: str = ""  # the refusal that `keep_secrets` overruled
-    rules: Any = None  # those in force, and those refused since they would join different responses
+    rules: Any = None  # those in force
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "path": str(self.path)}
@@ -70,10 +70,6 @@ class SealReport:
         lines += [f"repaired: {repair}" for repair in self.repairs]
         lines += _told("text", self.warnings)
         lines += _told("no text", self.missing)
-        for refused in (self.rules or {}).get("refused", ()):
-            lines.append(
-                f"rule {refused['rule']} is off for {refused['path']}: it would join different answers"
-            )
         return "\n".join(lines)
 
 

@@ -200,7 +200,7 @@ def snapshot_id(lines: Iterable[bytes], profile: Profile | None, rules: Any) -> 
 
 
 def rules_from(stored: Sequence[Any]) -> RuleSet:
-    """Return the rules stored at sealing. A rule that any of several layers refused is refused."""
+    """Return the rules stored at sealing; of several layers those that all have, and each one's own."""
     from stillweb.snapshots.identity.rules import RuleSet, builtin
 
     if False in stored:  # see `Container.rules`
@@ -209,9 +209,7 @@ def rules_from(stored: Sequence[Any]) -> RuleSet:
     if len(found) < 2:
         return found[0] if found else builtin()
     kept = [r for r in found[0].rules if all(any(r.id == o.id for o in other.rules) for other in found)]
-    joined = RuleSet(
-        tuple(r for r in kept if not r.own), tuple(refused for one in found for refused in one.refused)
-    )
+    joined = RuleSet(tuple(r for r in kept if not r.own))
     # a layer over it need not repeat them
     for text in dict.fromkeys(text for one in found for text in one.own):
         joined = joined.with_own(text)

@@ -574,18 +574,6 @@ _EDITORS: dict[str, Callable[[Any, Names, list[Field], list[Field]], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRule:
-    """A rule that is off for a path, because it would join two captures with different answers."""
-
-    rule: str
-    path: str  # method and canonical URL without query
-    examples: tuple[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"rule": self.rule, "path": self.path, "examples": list(self.examples)}
-
-
 # In a path, what rules may change: parameters, escapes, and ^, which URLs escape and rules do not
 _TOUCHED = frozenset(";%^")
 # A URL with no escapes, parameters of paths, empty pairs or JSON
@@ -594,10 +582,10 @@ _LETTERS = re.compile(rf"[A-Za-z0-9._~!$'()*+,=:@/-]*\?{PLAIN}(?:&{PLAIN})*")
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules in force, and the paths where a rule is off. Rules apply in the order of the file."""
+    """The rules in force. They apply in the order of the file."""
 
     rules: tuple[Rule, ...]
-    refused: tuple[RefusedRule, ...] = ()
+    refused: tuple[Any, ...] = ()  # paths where 0.1 held a rule off: only the id of its snapshots needs them
     own: tuple[str, ...] = ()  # the texts of users' files of rules
 
     def without(self, *ids: str) -> RuleSet:
@@ -651,30 +639,21 @@ class RuleSet:
         fields = [f for rule in self.rules for f in (*rule.drop, *rule.blank) if f.place == "query"]
         return cached(lambda name: [f for f in fields if f.name.fullmatch(name)])
 
-    def on(self, path: str) -> tuple[Rule, ...]:
-        """Return the rules in force on a path (`METHOD url-without-query`)."""
-        off = {r.rule for r in self.refused if r.path == path}
-        return tuple(r for r in self.rules if r.id not in off) if off else self.rules
-
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object to store with a snapshot; the inverse of `from_json`."""
         stored: dict[str, Any] = {
             "version": 1,
             "rules": [r.id for r in self.rules if not r.own],
-            "refused": [r.to_json() for r in self.refused],
+            "refused": list(self.refused),
         }
         return {**stored, "own": list(self.own)} if self.own else stored
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RuleSet:
-        """Return the built-in rules with which the snapshot was sealed, its refused rules and its users' own."""
+        """Return the built-in rules with which the snapshot was sealed, and its users' own."""
         names = set(value.get("rules", ()))
         rules = tuple(r for r in builtin().rules if not names or r.id in names)
-        refused = tuple(
-            RefusedRule(str(r["rule"]), str(r["path"]), (str(r["examples"][0]), str(r["examples"][1])))
-            for r in value.get("refused", ())
-        )
-        made = cls(rules, refused)
+        made = cls(rules, tuple(value.get("refused", ())))
         for text in value.get("own", ()):
             made = made.with_own(str(text), "the snapshot's own rules")
         return made

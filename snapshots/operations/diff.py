@@ -420,16 +420,10 @@ def _profile(a: Profile | None, b: Profile | None) -> dict[str, tuple[Any, Any]]
 
 
 def _rules(a: Snapshot, b: Snapshot) -> list[str]:
-    """Return one line for each rule that only one snapshot has or refuses."""
-
-    def told(value: Mapping[str, Any]) -> tuple[set[str], set[tuple[str, str]]]:
-        return set(value["rules"]), {(r["rule"], r["path"]) for r in value["refused"]}
-
-    (old, old_off), (new, new_off) = told(a.rules.to_json()), told(b.rules.to_json())
+    """Return one line for each rule that only one snapshot has."""
+    old, new = ({rule.id for rule in one.rules.rules if not rule.own} for one in (a, b))
     found = [f"rule {name} is in the first only" for name in sorted(old - new)]
     found += [f"rule {name} is in the second only" for name in sorted(new - old)]
-    found += [f"rule {name} is off for {path} in the first only" for name, path in sorted(old_off - new_off)]
-    found += [f"rule {name} is off for {path} in the second only" for name, path in sorted(new_off - old_off)]
     return found
 
 

@@ -35,17 +35,9 @@ LARGEST_MEMBER = 1 << 23  # bytes of a JSON file: its smallest values take twent
 SMALL = 1 << 22  # archives with fewer bytes are indexed at each open, not cached
 
 
-class Refusal(msgspec.Struct):
-    """A rule that a sealed snapshot refuses for a path; see `identity.rules.RefusedRule`."""
-
-    rule: str
-    path: str
-    examples: tuple[str, str]
-
-
 class StoredRules(msgspec.Struct):
     rules: list[str] = []
-    refused: list[Refusal] = []
+    refused: list[Any] = []
 
 
 class IndexStamp(msgspec.Struct):

@@ -12,7 +12,6 @@ import time
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from functools import cached_property, partial
@@ -520,6 +519,11 @@ class _Learned:
     counts: dict[Spot, MessageCount] | None = None  # where the client counts, once that was asked for
     rules: dict[str, None] = field(default_factory=dict)  # ids of the rules, in the order of their use
 
+    def copy(self) -> _Learned:
+        new = _Learned(counts=self.counts)
+        new.add(self)
+        return new
+
     def add(self, other: _Learned) -> None:
         self.ids.update(other.ids)
         self.numbers.update(other.numbers)
@@ -978,12 +982,15 @@ class Player:
 
     def was_recorded(self, message: Payload) -> bool:
         """Return True if a client's message was recorded, at whatever place near this one."""
-        before = deepcopy(self._learned)
+        before = self._learned
+        self._learned = before | {id(one): before[id(one)].copy() for one in self._alive}
         found = any(
             self._compared(one, at, message) is not False
             for one in self._alive
             for at in one.client_places()[max(0, self._count - AHEAD) : self._count + AHEAD]
         )
+        for one in self._alive:  # where a recorded client counts stays known
+            before[id(one)].counts = self._learned[id(one)].counts
         self._learned = before
         return found
 

@@ -55,9 +55,8 @@ _TOLD_ELSEWHERE = re.compile(
 # by `REPEATED` and request, how many keys it was sent with; by that and a key, its number among them; by `FLEETING` and a cookie, 1
 Given = dict[tuple[str, str], tuple[str, int]]
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
-FLEETING = (
-    "fleeting"  # with a name and value, of a cookie that lives so shortly that by chance it is sent or not
-)
+# with a name and value, of a cookie that lives so shortly that by chance it is sent or not
+FLEETING = "fleeting"
 REPEATED = "idempotency-key"  # a request with the key of an earlier one repeats it, and is answered alike
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or that choose nothing.

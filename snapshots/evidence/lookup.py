@@ -126,7 +126,7 @@ class SessionPast:
 
     history: History = field(default_factory=History)
     last: dict[int, int] = field(default_factory=dict)  # answers by key of the event
-    given: Given = field(default_factory=dict)
+    given: Given = field(default_factory=Given)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +156,7 @@ class Session:
 
     def copy(self, site: str) -> Session:
         """Return a session that moves by itself, with what a request to `site` is read by."""
-        past = {site: SessionPast(given=dict(self.past[site].given))} if site in self.past else {}
+        past = {site: SessionPast(given=self.past[site].given.copy())} if site in self.past else {}
         own = self.secrets and self.secrets.copy()
         drawn, returned = dict(self.drawn_ids), dict(self.returned)
         return Session(

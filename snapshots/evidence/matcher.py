@@ -26,7 +26,7 @@ from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.explain import grounds, nearest
 from stillweb.snapshots.evidence.lookup import HANGS, MISS, Lookup, NearCapture, Rival, Session, SessionPast
 from stillweb.snapshots.evidence.model import Observation, Parts
-from stillweb.snapshots.evidence.parts import WHO, issued_in, key_of_order
+from stillweb.snapshots.evidence.parts import WHO, Given, issued_in, key_of_order
 from stillweb.snapshots.evidence.sites import ModelRequest, SiteEvidence, keep_given, response_facts
 from stillweb.snapshots.evidence.socket_messages import SocketMessages
 from stillweb.snapshots.http.acceptance import accepts
@@ -573,7 +573,7 @@ class Matcher:
         past = session.past.get(site) or SessionPast()
         stored = self._as_recorded(self._form(request), session, past, self._accepts[accept]).request
         evidence = self.evidence(site)
-        evidence.foresee(evidence.model_request(stored, {}))
+        evidence.foresee(evidence.model_request(stored, Given()))
         self.twins(stored)
         self.drawing.ids_drawn(stored, session, time.time())
         self.group(stored.url).compared = True
@@ -610,7 +610,7 @@ class Matcher:
             request, new = self.drawing.with_recorded_ids(form.request, session)
             most = drawn_ids.highest_confidence(form.request, {**session.drawn_ids, **new})
             form = self._rewritten(form, request, [drawn_ids.RULE], new, most)
-        minded = depends_on_secret(form.request, given=bool(past.given))
+        minded = depends_on_secret(form.request, given=bool(past.given.givers))
         if not form.candidates or minded or any(is_secret_relevant(c) for c in form.candidates):
             request = self._recognised(form.request, form.candidates, session, minded)
             if session.secrets is not None and session.secrets.has_drawn_secret(request):

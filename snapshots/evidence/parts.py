@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote
 
@@ -51,12 +52,7 @@ _TOLD_ELSEWHERE = re.compile(
     r":.*|connection|keep-alive|proxy-.*|trailer|transfer-encoding|upgrade|http2-settings|alt-used|expect|host|content-length"
     r"|accept-encoding|accept-language|cookie2?|authorization|sec-websocket-.*|warcprox-.*"
 )
-# By name and value of a cookie, the event that gave it, and its number among those that this gave; by name and event, the last of these;
-# by `REPEATED` and request, how many keys it was sent with; by that and a key, its number among them; by `FLEETING` and a cookie, 1
-Given = dict[tuple[str, str], tuple[str, int]]
 SHOWN = 200  # characters of a spelling; of longer ones a number tells the rest
-# with a name and value, of a cookie that lives so shortly that by chance it is sent or not
-FLEETING = "fleeting"
 REPEATED = "idempotency-key"  # a request with the key of an earlier one repeats it, and is answered alike
 CLOCKS = ("timestamp", "cache-buster", "bare-time")  # rules that leave out a client's clock
 # Fields of Vary that are parts of their own, or that choose nothing.
@@ -68,14 +64,30 @@ ONCE = re.compile(
 )
 
 
+@dataclass(slots=True)
+class Given:
+    """Cookies that a site gave a client, and the keys with which the client may repeat its requests."""
+
+    # by name and value of a cookie: the event that gave it, and its number among the values that this event gave
+    givers: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    last: dict[tuple[str, str], int] = field(default_factory=dict)  # the last number, by name and event
+    fleeting: set[tuple[str, str]] = field(default_factory=set)  # cookies that are sent or not by chance
+    orders: dict[str, dict[str, int]] = field(default_factory=dict)  # the number of each key, by request
+
+    def copy(self) -> Given:
+        """Return a copy that changes by itself."""
+        orders = {request: dict(keys) for request, keys in self.orders.items()}
+        return Given(dict(self.givers), dict(self.last), set(self.fleeting), orders)
+
+
 def other_parts(
     request: Request, vary: Iterable[str], given: Given, normal: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the parts of a request outside its key, and the header fields that an application made up."""
     found = header_parts(request, vary)
     if key := key_of_order(request):
-        number = number_of(given, REPEATED, f"{normal} {key}") or number_of(given, REPEATED, normal) + 1
-        found[f"~header {REPEATED}"] = str(number)
+        keys = given.orders.get(normal, {})
+        found[f"~header {REPEATED}"] = str(keys.get(key, len(keys) + 1))
     fields = application_fields(found)
     if repeated := repeated_pairs(request):
         found["~order"] = repeated
@@ -86,11 +98,6 @@ def key_of_order(request: Request) -> str:
     """Return the key by which a client sends a request again; "" without one."""
     names = (REPEATED, "x-idempotency-key", "paypal-request-id")
     return next(filter(None, map(request.header, names)), "")
-
-
-def number_of(given: Given, name: str, what: str) -> int:
-    """Return the number that was noted for `what` under a name; 0 for none."""
-    return given.get((name, what), ("", 0))[1]
 
 
 def header_parts(request: Request, vary: Iterable[str]) -> dict[str, str]:
@@ -176,11 +183,11 @@ def cookie_parts(request: Request, given: Given) -> dict[str, str]:
         if is_session(name, value):
             # drawn by the client itself, in another run than the recorded one; of a login it is another's
             drawn = MASK in value and name not in logins_of(request.headers)
-            giver, number = given.get((name, value), (OTHER if drawn else f"brought {value}", 0))
-            later = given[name, giver][1] - number if number else 0
+            giver, number = given.givers.get((name, value), (OTHER if drawn else f"brought {value}", 0))
+            later = given.last[name, giver] - number if number else 0
             found[f"~cookie given {name}"] = "given"
             found[f"~cookie giver {name}"] = f"{giver} {later} later" if later else giver
-        elif number_of(given, FLEETING, f"{name}={value}"):
+        elif (name, value) in given.fleeting:
             found[f"~cookie fleeting {name}"] = value
         else:
             found[f"~cookie {name}"] = value

@@ -20,15 +20,12 @@ from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching, SessionPast
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
-    FLEETING,
     GIVEN,
-    REPEATED,
     Given,
     as_recorded,
     field_parts,
     issued_in,
     key_of_order,
-    number_of,
     other_parts,
     rule_parts,
     spelling_parts,
@@ -208,7 +205,7 @@ class SiteEvidence:
     def _learn(self) -> SiteModel:
         store, socket_messages = self._matcher.snapshot, self._matcher.socket_messages
         any_said = socket_messages.on(self._site)
-        given: dict[str, Given] = defaultdict(dict)
+        given: dict[str, Given] = defaultdict(Given)
         captures: list[Capture] = []
         damaged: dict[str, list[Capture]] = defaultdict(list)
         beside: dict[str, list[int]] = defaultdict(list)
@@ -329,7 +326,7 @@ class SiteEvidence:
             if not other_secrets(request, stored)[1]:
                 keys.update(
                     dict.fromkeys(
-                        self.learnt.beside.get(self.model_request(stored, {}, stored=True).normal, [])
+                        self.learnt.beside.get(self.model_request(stored, Given(), stored=True).normal, [])
                     )
                 )
         return list(keys)
@@ -434,23 +431,22 @@ def keep_given(given: Given, request: Request, head: Response, asked: ModelReque
 
     One that only reads renews what the client had, and so does one that does not sign in, if the client signed in with that.
     """
-    key = key_of_order(request)
-    if key and not number_of(given, REPEATED, f"{asked.normal} {key}"):
-        number = number_of(given, REPEATED, asked.normal) + 1
-        given[REPEATED, asked.normal] = given[REPEATED, f"{asked.normal} {key}"] = "", number
+    if key := key_of_order(request):
+        keys = given.orders.setdefault(asked.normal, {})
+        keys.setdefault(key, len(keys) + 1)
     signs_in, sent = asked.event.kind == "sign-in", dict(cookies_of(request.headers))
     for line in set_cookies(head.headers):
         name, equals, value = (part.strip() for part in line.partition(";")[0].partition("="))
         if equals:
             cookie, had = (name, value.strip('"')), None
             if _SHORTLY.search(line):
-                given[FLEETING, "=".join(cookie)] = "", 1
+                given.fleeting.add(cookie)
             if f"~cookie giver {name}" in asked.parts:
-                had = given.get((name, sent[name]), (f"brought {sent[name]}", 0))
+                had = given.givers.get((name, sent[name]), (f"brought {sent[name]}", 0))
             renewed = had and (asked.event.safe or (had[0].startswith(SIGNED_IN) and not signs_in))
             giver = f"{SIGNED_IN if signs_in else ''}{asked.event.key:x}"
             if renewed and had:
-                given[cookie] = had
-            elif given.get(cookie, ("", 0))[0] != giver:
-                number = number_of(given, name, giver) + 1
-                given[cookie] = given[name, giver] = giver, number
+                given.givers[cookie] = had
+            elif given.givers.get(cookie, ("", 0))[0] != giver:
+                number = given.last[name, giver] = given.last.get((name, giver), 0) + 1
+                given.givers[cookie] = giver, number

@@ -14,10 +14,13 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import quote_plus
 
+from bs4 import BeautifulSoup
+
 from benchmarks.applications.application import Application
 from benchmarks.states import Engine, Step
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.http.encodings import decode
+from stillweb.snapshots.identity.cookies import is_session
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.keystore import state_dir
@@ -70,14 +73,17 @@ class Drawn:
         return f"{key} {request.conditional()}"
 
     def visible(self, response: Response) -> tuple[object, ...]:
-        """Return what a client sees of an answer, without what is drawn or moves with time."""
+        """Return what a client sees of an answer, of a page its text and fields, without what is drawn or moves with time."""
         headers = []
         for name, value in response.headers:
             if name.lower() in ("location", "content-type"):
                 headers.append((name.lower(), self.still(value)))
             elif name.lower() == "set-cookie":
-                headers.append((name.lower(), self._cookie.sub(r"\1=drawn", value.partition(";")[0])))
+                cookie, _, given = self._cookie.sub(r"\1=drawn", value.partition(";")[0]).partition("=")
+                headers.append((cookie, "drawn" if is_session(cookie, given) else given))
         text = _text(response)
+        if "html" in (response.header("content-type") or ""):
+            text = _page(text)
         for pattern in self._fields:
             text = pattern.sub(lambda match: match[0].replace(match[2], "drawn"), text)
         return response.status, tuple(sorted(headers)), self.still(text)
@@ -91,6 +97,19 @@ class Drawn:
 
 def _text(response: Response) -> str:
     return decode(response.body, response.header("content-encoding")).decode("utf8", "replace")
+
+
+def _page(html: str) -> str:
+    """Return the text of a page, and the values of the fields that are shown."""
+    soup = BeautifulSoup(html, "lxml")
+    for tag in soup(["script", "style", "template"]):
+        tag.decompose()
+    fields = (
+        f"{tag.get('name')}={tag.get('value')} {tag.has_attr('checked')}"
+        for tag in soup("input")
+        if tag.get("type") != "hidden"
+    )
+    return " ".join([*soup.get_text(" ").split(), *fields])
 
 
 def exchanges(snapshot: Snapshot) -> list[Exchange]:

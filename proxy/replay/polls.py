@@ -195,7 +195,7 @@ class Polls:
         for address in snapshot.metadata_addresses(url.partition("?")[0]):
             if _channel_of(address) == (channel, _SOCKET):
                 found += [talk for said in snapshot.said_at(address) if (talk := conversation(said))]
-        first = min((talk.events[0] if talk.events else talk.begin for talk in found), default=math.inf)
+        first = min((next((m.event for m in talk.messages), talk.begin) for talk in found), default=math.inf)
         for poll, after in _between(polls, sent):
             yield Poll(poll, tuple(after), channel if first < poll.end else "", reads)
 

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from functools import cached_property, partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from itertools import chain, takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from wsproto.frame_protocol import LOCAL_ONLY_CLOSE_REASONS, CloseReason, FrameProtocol, Opcode, ParseFailed
@@ -58,8 +58,6 @@ from stillweb.snapshots.yielding import read_json
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
-_T = TypeVar("_T")
-
 
 def _text(message: Payload) -> str:
     return message if isinstance(message, str) else message.decode("latin-1")
@@ -68,58 +66,66 @@ def _text(message: Payload) -> str:
 _JSON = (("Content-Type", "application/json"),)
 
 
-@dataclass(frozen=True, slots=True)
+class RecordedMessage(NamedTuple):
+    """A recorded message, or a packet of several or of a part of one.
+
+    `event` is the number of the session's last event before it (0 in older records), `moment` when it passed the recorder, in seconds since 1970
+    (None in older records), `word` the form in which `SocketMessages` counts it, several of one packet with spaces between.
+    A server's message `waits` for a write by HTTP: its key, and how many of it are made before.
+    """
+
+    from_client: bool
+    what: Payload
+    event: int = 0
+    moment: float | None = None
+    word: str = ""
+    waits: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
 class Conversation:
     """One recorded web socket.
 
-    `messages` are (from the client?, message or packet); `close` is (code, reason) or None. `begin` is the event number
-    of its handshake in `session`, `protocol` the subprotocol that the server chose. `looks` are (steps done,
-    messages so far) at each stored view: messages after a look came by time alone. `events` holds the last
-    event of the session before each message, `times` when the message passed the recorder, in seconds since
-    1970 (empty in older records), `words` each message in the form that `SocketMessages` counts, several of one packet with spaces between.
+    `close` is (code, reason) or None. `begin` is the event number of its handshake in `session`, `protocol` the subprotocol
+    that the server chose. `looks` are (steps done, messages so far) at each stored view: messages after a look came by time alone.
     """
 
     url: str
     session: str
     begin: int
-    messages: tuple[tuple[bool, Payload], ...]
+    messages: tuple[RecordedMessage, ...]
     close: tuple[int, str] | None = None
     protocol: str = ""
     looks: tuple[tuple[int, int], ...] = ()
-    events: tuple[int, ...] = ()
-    times: tuple[float, ...] = ()
-    words: tuple[str, ...] = ()
 
-    def client_places(self) -> list[int]:
-        """Return the indexes of the client's messages."""
-        return [at for at, (from_client, _) in enumerate(self.messages) if from_client]
+    @cached_property
+    def counts(self) -> Mapping[Spot, MessageCount]:
+        """The spots in which its client counts its messages."""
+        return _counted(self.messages)
 
 
-def _places_of_turns(conversation: Conversation) -> Iterator[tuple[list[int], list[int]]]:
+def _places_of_turns(messages: Sequence[RecordedMessage]) -> Iterator[tuple[list[int], list[int]]]:
     """Yield for each turn the places of the client's messages and of the server's after them, without signs of life."""
     asked: list[int] = []
     answered: list[int] = []
-    for at, (from_client, what) in enumerate(conversation.messages):
-        if _is_beat(what) is not False:
+    for at, message in enumerate(messages):
+        if _is_beat(message.what) is not False:
             continue
-        if from_client and answered:
+        if message.from_client and answered:
             yield asked, answered
             asked, answered = [], []
-        (asked if from_client else answered).append(at)
+        (asked if message.from_client else answered).append(at)
     if asked or answered:
         yield asked, answered
 
 
-def _weighed(conversation: Conversation, asked: Sequence[int], answered: Sequence[int]) -> Turn:
+def _weighed(asked: Sequence[RecordedMessage], answered: Sequence[RecordedMessage]) -> Turn:
     """Return a turn for the model. Its answer is a number, equal for answers that differ in times and drawn values only."""
-    text = "\n".join(_text(conversation.messages[at][1]) for at in answered)
-    date = (
-        (("Date", formatdate(conversation.times[answered[-1]], usegmt=True)),)
-        if answered and conversation.times
-        else ()
-    )
+    text = "\n".join(_text(one.what) for one in answered)
+    moment = answered[-1].moment if answered else None
+    date = (("Date", formatdate(moment, usegmt=True)),) if moment is not None else ()
     answer = equality.label_of(Response(200, "", date, text.encode("utf-8", "surrogatepass")))
-    return Turn([_event(conversation.messages[at][1]) for at in asked], answer)
+    return Turn([_event(one.what) for one in asked], answer)
 
 
 def _event(message: Payload) -> Event:
@@ -140,24 +146,27 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
 def _read(value: Mapping[str, Any]) -> Conversation:
     protocol = str(value.get("protocol", ""))
     packets = Packets(protocol)
-    messages: list[tuple[bool, Payload]] = []
+    events = [operator.index(event) for event in value.get("events", ())]
+    moments = [operator.index(time) / 1000 for time in value.get("times", ())]
+    messages: list[RecordedMessage] = []
     ends: list[int] = []  # the message in which each packet ends
-    words: list[str] = []  # of the messages since the packet before
-    counted: dict[bool, list[str]] = {True: [], False: []}
+    words: dict[bool, list[str]] = {True: [], False: []}  # of the messages since the packet before
     for number, one in enumerate(value["messages"]):
+        event = events[number] if number < len(events) else 0
+        moment = moments[number] if number < len(moments) else None
         what: Payload = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         from_client = one["from"] == "client"
-        counted[from_client].append(word(one))
+        words[from_client].append(word(one))
         for packet in packets.cut(from_client, what):
-            messages.append((from_client, packet))
+            said = " ".join(filter(None, words[from_client]))
+            messages.append(RecordedMessage(from_client, packet, event, moment, said))
             ends.append(number)
-            words.append(" ".join(filter(None, counted[from_client])))
-            counted[from_client].clear()
-    rests = [(from_client, rest) for from_client in (True, False) if (rest := packets.rest(from_client))]
-
-    def kept(items: Sequence[_T]) -> tuple[_T, ...]:
-        return tuple(items[n] for n in ends if n < len(items))
-
+            words[from_client].clear()
+    rests = [
+        RecordedMessage(from_client, rest)
+        for from_client in (True, False)
+        if (rest := packets.rest(from_client))
+    ]
     # older records have a single look
     looks = value.get("looks", [[0, value["looked"]]] if "looked" in value else [])
     close = value.get("close")
@@ -169,9 +178,6 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         (int(close[0]), str(close[1])) if close else None,
         protocol,
         tuple((operator.index(steps), bisect_left(ends, operator.index(at))) for steps, at in looks),
-        kept([operator.index(at) for at in value.get("events", ())]),
-        kept([operator.index(at) / 1000 for at in value.get("times", ())]),
-        (*words, *("" for _ in rests)),
     )
 
 
@@ -358,7 +364,7 @@ class MessageCount(NamedTuple):
     contents: int  # different messages that it numbers
 
 
-def _counted(conversation: Conversation) -> dict[Spot, MessageCount]:
+def _counted(messages: Sequence[RecordedMessage]) -> dict[Spot, MessageCount]:
     """Return the spots in which a recorded client counts its messages and whose numbers the answers repeat.
 
     Each new number is the last plus one, under any name: Home Assistant, the DevTools protocol, subscriptions of GraphQL,
@@ -368,13 +374,13 @@ def _counted(conversation: Conversation) -> dict[Spot, MessageCount]:
     turns: dict[tuple[Spot, str], dict[int, object]] = {}
     answered: dict[Spot, set[object]] = {}
     turn = -1
-    for from_client, message in conversation.messages:
-        turn += from_client
-        spots = _spots(message)
+    for message in messages:
+        turn += message.from_client
+        spots = _spots(message.what)
         whole = sum(map(hash, spots.items()))
         spots.pop(_FRAME, None)
         for spot, value in spots.items():
-            if not from_client:
+            if not message.from_client:
                 answered.setdefault(spot, set()).add(value)
             elif found := _number(value):
                 rest = whole - hash((spot, value))
@@ -466,9 +472,9 @@ def _is_text(data: bytes) -> bool:
 
 
 class MessagePlace(NamedTuple):
-    """A client's message in a conversation, as an event, with the places of the server's answer to its turn and its number."""
+    """A client's message in the conversation of a number, as an event, with the places of the server's answer to its turn and its number."""
 
-    conversation: Conversation
+    number: int
     at: int
     event: Event
     answered_at: list[int]
@@ -485,8 +491,11 @@ class RecordedConversations:
     def _turns(self) -> list[list[tuple[list[int], list[int], Turn]]]:
         """The turns of each conversation, with the places of the client's messages and of the server's."""
         return [
-            [(asked, answered, _weighed(one, asked, answered)) for asked, answered in _places_of_turns(one)]
-            for one in self.conversations
+            [
+                (asked, answered, _weighed(*([said[at] for at in places] for places in (asked, answered))))
+                for asked, answered in _places_of_turns(said)
+            ]
+            for said in (one.messages for one in self.conversations)
         ]
 
     @cached_property
@@ -498,12 +507,12 @@ class RecordedConversations:
     def places(self) -> dict[tuple[str, int], list[MessagePlace]]:
         """The places of answered messages, by type and by the sum of the keys of the other messages of their turn."""
         found: dict[tuple[str, int], list[MessagePlace]] = defaultdict(list)
-        for one, turns in zip(self.conversations, self._turns, strict=True):
+        for number, turns in enumerate(self._turns):
             for places, answered, turn in turns:
                 total = sum(event.key for event in turn.messages)
                 for at, event in zip(places, turn.messages, strict=True) if answered else ():
                     found[event.type, total - event.key].append(
-                        MessagePlace(one, at, event, answered, turn.answer)
+                        MessagePlace(number, at, event, answered, turn.answer)
                     )
         return found
 
@@ -516,11 +525,10 @@ class _Learned:
     # recorded number or name in a count -> the client's
     numbers: dict[object, object] = field(default_factory=dict)
     echoes: list[Echo] = field(default_factory=list)  # values that the server repeats
-    counts: dict[Spot, MessageCount] | None = None  # where the client counts, once that was asked for
     rules: dict[str, None] = field(default_factory=dict)  # ids of the rules, in the order of their use
 
     def copy(self) -> _Learned:
-        new = _Learned(counts=self.counts)
+        new = _Learned()
         new.add(self)
         return new
 
@@ -529,6 +537,25 @@ class _Learned:
         self.numbers.update(other.numbers)
         self.echoes += other.echoes
         self.rules.update(other.rules)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Followed:
+    """A conversation as a player follows it: its messages are moved, left out and put in as its client sends them."""
+
+    recorded: Conversation
+    messages: tuple[RecordedMessage, ...]
+    looks: tuple[tuple[int, int], ...]
+    learned: _Learned
+
+    def client_places(self) -> list[int]:
+        """Return the indexes of the client's messages."""
+        return [at for at, message in enumerate(self.messages) if message.from_client]
+
+    @property
+    def waiting(self) -> list[tuple[int, str, int]]:
+        """The indexes of the messages that wait for a write, with its key and count."""
+        return [(at, *message.waits) for at, message in enumerate(self.messages) if message.waits]
 
 
 class Player:
@@ -553,37 +580,38 @@ class Player:
         named: set[str] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        known = recorded.conversations
-        self._number = min(turn, len(known) - 1)
-        own = known[self._number]
-        self._alive = [own, *(one for one in known if one is not own)]
+        self._known = [
+            _Followed(one, _waiting(one, written(one)), one.looks, _Learned())
+            for one in recorded.conversations
+        ]
+        self._number = min(turn, len(self._known) - 1)
+        own = self._known[self._number]
+        self._alive = [own, *(one for one in self._known if one is not own)]
         self._at = 0  # messages of the leading conversation so far
         self._sent = 0  # of these, sent since the client's last message
         self.lives = False  # the client's last message was no more than a sign of life
         self.silent = False  # the real server would have sent more messages after the last write
-        self._awaited = {id(one): _awaited(one, written(one)) for one in known}
         self._made = Counter[str]()
         # writes after which something was said, in any conversation
-        self._pushing = {awaits for found in self._awaited.values() for awaits, _ in found.values()}
-        # messages that wait for a write, by its key and count, and were passed by what the client said
-        self._held: list[tuple[tuple[str, int], Payload]] = []
+        self._pushing = {key for one in self._known for _, key, _ in one.waiting}
+        self._held: list[
+            RecordedMessage
+        ] = []  # they wait for a write, and were passed by what the client said
         self.unsaid = False  # and nothing was in the one that is followed
         self._steps = 0  # steps that the client has done
         self._count = 0  # the client's messages so far
         self._given = given
         self._now = now
         self._named = set[str]() if named is None else named
-        self._learned = {id(one): _Learned() for one in known}  # by the id() of a conversation
         self._messages: dict[tuple[str, Payload], Request] = {}  # those that are being compared
         self._reordered = False  # a message, or a member of one, came in another place than recorded
-        self._former: list[Conversation] = []  # conversations before a change of order; their ids stay in use
         self.ambiguous = False
         self._recorded = recorded
-        self.long = sum(len(one.messages) for one in known) > LONG
+        self.long = sum(len(one.messages) for one in self._known) > LONG
         self._client_messages = ClientMessages()
         self._most = DRAWN  # the highest confidence of a doubted answer
-        self.protocol = own.protocol
-        self.url = own.url
+        self.protocol = own.recorded.protocol
+        self.url = own.recorded.url
 
     def open(self) -> list[Payload]:
         """Return the server's first messages."""
@@ -629,8 +657,9 @@ class Player:
         if not fits and doubtful:  # with another secret or id the server may have said something else
             self.ambiguous = True
             one = doubtful[0]
-            own = renumbered(message, _turned(self._learned[id(one)].ids))
-            if self._same(one.url, one.messages[one.client_places()[self._count]][1], own) is None:
+            own = renumbered(message, _turned(one.learned.ids))
+            stored = one.messages[one.client_places()[self._count]].what
+            if self._same(one.recorded.url, stored, own) is None:
                 self._most = OTHER_SECRET
         fits = fits or doubtful
         if not fits:
@@ -639,10 +668,10 @@ class Player:
             return None
         # server messages that came by time before this message
         late = [self._late(one) for one in fits]
-        waiting = [[at for at in range(*self._span(one)) if not self._due(one, at)] for one in fits]
-        leading = self._awaited[id(fits[0])]
-        self._held += [(leading[at], fits[0].messages[at][1]) for at in waiting[0]]
-        self.ambiguous = self.ambiguous or any(one != late[0] for one in late[1:])
+        waiting = [[m for m in one.messages[slice(*self._span(one))] if not self._due(m)] for one in fits]
+        self._held += waiting[0]
+        said = [[message.what for message in messages] for messages in late]
+        self.ambiguous = self.ambiguous or any(one != said[0] for one in said[1:])
         if any(waiting):
             self._doubt(WRITE)
         self._alive = fits
@@ -650,15 +679,15 @@ class Player:
         self._at = fits[0].client_places()[self._count - 1] + 1
         self._note_sent(late[0])
         if _is_beat(message) is False:
-            self._client_messages.add(_event(fits[0].messages[self._at - 1][1]))
+            self._client_messages.add(_event(fits[0].messages[self._at - 1].what))
         self._sent = 0
-        return self._with_own_ids(late[0]) + self._next_messages()
+        return self._with_own_ids(said[0]) + self._next_messages()
 
-    def _fitting(self, message: Payload) -> tuple[list[Conversation], list[Conversation], list[Conversation]]:
+    def _fitting(self, message: Payload) -> tuple[list[_Followed], list[_Followed], list[_Followed]]:
         """Return the conversations in which a client's message comes next: surely, doubtfully, and after reordering."""
-        fits: list[Conversation] = []
-        doubtful: list[Conversation] = []
-        reordered: list[Conversation] = []
+        fits: list[_Followed] = []
+        doubtful: list[_Followed] = []
+        reordered: list[_Followed] = []
         for one in self._alive:
             places = one.client_places()
             if self._count < len(places):
@@ -670,26 +699,26 @@ class Player:
                     reordered.append(moved)
         return fits, doubtful, reordered
 
-    def _compared(self, one: Conversation, at: int, message: Payload) -> bool | None:
+    def _compared(self, one: _Followed, at: int, message: Payload) -> bool | None:
         """Return True if a client's message is the recorded one, None if that is unsure; else False."""
-        stored, learned = one.messages[at][1], self._learned[id(one)]
-        own = learned.ids
+        recorded, learned, url = one.messages[at], one.learned, one.recorded.url
+        stored, own = recorded.what, learned.ids
         known_ids = renumbered(message, _turned(own))
         if self._names_another(one, stored, known_ids):
             return False
         if own and any(own.get(name, name) != name for name in ids_in(_text(message))):
             return False  # a recorded id for which the client has another one by now
-        found = self._same(one.url, stored, known_ids)
+        found = self._same(url, stored, known_ids)
         if found is not False or self._given is None:
             return found
-        timed = (
-            with_moments(stored, known_ids, one.times[at], self._now()) if at < len(one.times) else known_ids
-        )
+        timed = known_ids
+        if recorded.moment is not None:
+            timed = with_moments(stored, known_ids, recorded.moment, self._now())
         ids = self._drawn_ids(one, at, stored, timed)
         known = renumbered(timed, _turned(ids))
         found = (
             None
-            if known is not known_ids and self._same(one.url, stored, known)
+            if known is not known_ids and self._same(url, stored, known)
             else self._by_rule(one, stored, known)
         )
         if found is not False:
@@ -704,66 +733,54 @@ class Player:
         self._alive = [self._without_sign_of_life(one) for one in before]
         return any(one is not own for one, own in zip(before, self._alive, strict=True))
 
-    def _without_sign_of_life(self, one: Conversation) -> Conversation:
+    def _without_sign_of_life(self, one: _Followed) -> _Followed:
         places = one.client_places()
-        if self._count >= len(places) or (beat := _is_beat(one.messages[places[self._count]][1])) is False:
+        if self._count >= len(places):
+            return one
+        at, end = places[self._count], (*places, len(one.messages))[self._count + 1]
+        if (beat := _is_beat(one.messages[at].what)) is False:
             return one
         self.ambiguous = self.ambiguous or beat is None  # a missing receipt shows in the order
-        at, end = places[self._count], (*places, len(one.messages))[self._count + 1]
-        answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n][1]))
+        answers = (n for n in range(at + 1, end) if _is_beat(one.messages[n].what))
         gone = {at, next(answers, at)}
-
-        def left(items: tuple[_T, ...]) -> tuple[_T, ...]:
-            return tuple(item for n, item in enumerate(items) if n not in gone)
-
-        shorter = replace(
+        return replace(
             one,
-            messages=left(one.messages),
-            events=left(one.events),
-            times=left(one.times),
-            words=left(one.words),
+            messages=tuple(message for n, message in enumerate(one.messages) if n not in gone),
             looks=tuple((steps, n - sum(g < n for g in gone)) for steps, n in one.looks),
         )
-        self._awaited[id(shorter)] = {
-            n - sum(g < n for g in gone): what for n, what in self._awaited[id(one)].items() if n not in gone
-        }
-        self._inherit(one, shorter)
-        return shorter
 
     def _answer_sign_of_life(self, message: Payload) -> list[Payload] | None:
         """Return the recorded answer to a sign of life of the same form: how many are sent depends on time alone.
 
         Return None for a receipt if none was recorded.
         """
-        leads = self._former[0] if self._former else self._alive[0]
-        recorded = [(at, leads.messages[at][1]) for at in leads.client_places()]
-        alike = [at for at, one in recorded if _is_beat(one) is not False and _form(one) == _form(message)]
+        recorded = self._alive[0].recorded.messages
+        alike = [
+            (one.what, recorded[at + 1 : at + 2])
+            for at, one in enumerate(recorded)
+            if one.from_client and _is_beat(one.what) is not False and _form(one.what) == _form(message)
+        ]
         if _is_beat(message) is None:
             self.ambiguous = True
             if not alike:
                 return None
         self.lives = True
-        after = leads.messages[alike[0] + 1 : alike[0] + 2] if alike else ()
+        after: Sequence[RecordedMessage] = ()
         if alike:
-            self._by_rule(self._alive[0], leads.messages[alike[0]][1], message)
-        return self._with_own_ids([what for from_client, what in after if not from_client and _is_beat(what)])
+            stored, after = alike[0]
+            self._by_rule(self._alive[0], stored, message)
+        return self._with_own_ids([one.what for one in after if not one.from_client and _is_beat(one.what)])
 
-    def _inherit(self, one: Conversation, other: Conversation) -> None:
-        """Let a copy of a conversation share what was learned of it."""
-        self._former += [one, other]
-        self._counts(one)  # before its messages are moved
-        self._learned[id(other)] = self._learned[id(one)]
-
-    def _by_rule(self, one: Conversation, stored: Payload, message: Payload) -> bool | None:
+    def _by_rule(self, one: _Followed, stored: Payload, message: Payload) -> bool | None:
         """Return True if certain rules join a message and the recorded one, None if other rules do; else False."""
         if self._given is None:
             return False
-        learned = self._learned[id(one)]
+        learned, url = one.learned, one.recorded.url
         (was_bare, numbers), (own_bare, own_numbers) = _numbered(stored), _numbered(message)
         if (
             len(numbers) == len(own_numbers)
             and numbers != own_numbers
-            and self._same(one.url, was_bare, own_bare)
+            and self._same(url, was_bare, own_bare)
         ):
             learned.echoes += [Echo("", *pair) for pair in zip(numbers, own_numbers, strict=True)]
             if isinstance(message, bytes) and (packet := split_numbered(message, True)) and packet.client:
@@ -773,7 +790,7 @@ class Player:
         (*around, recorded), (*own_around, own) = _framed(stored), _framed(message)
         names = None
         if around == own_around and recorded and own:
-            was, asked = (self._message(one.url, text) for text in (recorded, own))
+            was, asked = (self._message(url, text) for text in (recorded, own))
             names = rules_that_join(asked, was, builtin().rules, tries=TRIES)
         if not names:
             return None if self._but_for_count(one, stored, message) else False
@@ -782,13 +799,7 @@ class Player:
         learned.echoes += echoes(*(repeated_values(each, builtin().rules) for each in (asked, was)))
         return True if all(rule.certain for rule in rules) else None
 
-    def _counts(self, one: Conversation) -> dict[Spot, MessageCount]:
-        learned = self._learned[id(one)]
-        if learned.counts is None:
-            learned.counts = _counted(one)
-        return learned.counts
-
-    def _but_for_count(self, one: Conversation, stored: Payload, message: Payload) -> bool:
+    def _but_for_count(self, one: _Followed, stored: Payload, message: Payload) -> bool:
         """Return True if a message differs from the recorded one only in numbers by which its client counts.
 
         Two recorded numbers are enough to see a count if the client now sends the same number in the same turn.
@@ -797,7 +808,7 @@ class Player:
         apart = [spot for spot in was if was[spot] != own.get(spot)]
         if not apart or was.keys() != own.keys():
             return False
-        known, new = self._learned[id(one)].numbers, dict[object, object]()
+        known, new = one.learned.numbers, dict[object, object]()
         for spot in apart:
             if was[spot] in known:
                 if known[was[spot]] != own[spot]:
@@ -807,35 +818,37 @@ class Player:
                 then, now = _number(was[spot]), _number(own[spot])
                 if type(was[spot]) is not type(own[spot]) or not then or not now or then[0] != now[0]:
                     return False
-                count = self._counts(one).get(spot)
+                count = one.recorded.counts.get(spot)
                 if count is None or (count.contents < COUNTED and count.turns.get(self._count) != own[spot]):
                     return False
             new[was[spot]] = own[spot]
-        self._learned[id(one)].rules["counted"] = None
+        one.learned.rules["counted"] = None
         known.update(new)
         return True
 
-    def _names_another(self, one: Conversation, stored: Payload, message: Payload) -> bool:
+    @staticmethod
+    def _names_another(one: _Followed, stored: Payload, message: Payload) -> bool:
         """Return True if a STOMP frame uses the recorded name of a subscription or transaction that now has another name."""
-        names = self._learned[id(one)].numbers
+        names = one.learned.numbers
         was, own = (_spots(what) for what in (stored, message)) if names else ({}, {})
         spot = ("id",) if was.get(_FRAME) == "UNSUBSCRIBE" else ("transaction",)
         return was.get(_FRAME) in _STOMP_COMMANDS and names.get(was.get(spot), own.get(spot)) != own.get(spot)
 
-    def _in_order(self, one: Conversation, at: int, message: Payload) -> Conversation | None:
+    def _in_order(self, one: _Followed, at: int, message: Payload) -> _Followed | None:
         """Return a conversation, reordered if need be, in which the client's message comes next; None if it does not hold it.
 
         Messages between which the server sent nothing may come in any order, and so may repeated members.
         """
         if self._given is None:  # other orders are served by rules only
             return None
-        renamed = renumbered(message, _turned(self._learned[id(one)].ids))
-        value = self._unordered(one.url, renamed)
-        end = next((n for n in range(at, len(one.messages)) if not one.messages[n][0]), len(one.messages))
+        url, renamed = one.recorded.url, renumbered(message, _turned(one.learned.ids))
+        value = self._unordered(url, renamed)
+        servers = (n for n in range(at, len(one.messages)) if not one.messages[n].from_client)
+        end = next(servers, len(one.messages))
         for place in range(at, end):
-            stored = one.messages[place][1]
-            if (place > at and self._same(one.url, stored, renamed)) or (
-                value is not None and self._unordered(one.url, stored) == value
+            stored = one.messages[place].what
+            if (place > at and self._same(url, stored, renamed)) or (
+                value is not None and self._unordered(url, stored) == value
             ):
                 return self._moved(one, at, place)
         for place in range(at + 1, min(end, at + AHEAD)):
@@ -843,31 +856,23 @@ class Player:
                 return self._moved(one, at, place)
         return None
 
-    def _moved(self, one: Conversation, at: int, place: int) -> Conversation:
+    @staticmethod
+    def _moved(one: _Followed, at: int, place: int) -> _Followed:
         """Return a copy of a conversation in which the message at `place` comes at `at`."""
-        if at == place:
-            return one
+        before, between, after = one.messages[:at], one.messages[at:place], one.messages[place + 1 :]
+        return replace(one, messages=(*before, one.messages[place], *between, *after))
 
-        def turned(items: tuple[_T, ...]) -> tuple[_T, ...]:
-            if place >= len(items):
-                return items
-            return (*items[:at], items[place], *items[at:place], *items[place + 1 :])
-
-        moved = replace(one, messages=turned(one.messages), times=turned(one.times), words=turned(one.words))
-        self._awaited[id(moved)] = self._awaited[id(one)]
-        self._inherit(one, moved)
-        return moved
-
-    def _elsewhere(self, message: Payload) -> Conversation | None:
+    def _elsewhere(self, message: Payload) -> _Followed | None:
         """Return the leading conversation with the likeliest recorded turn inserted that ends in the client's message; None if there is none."""
         if self._given is None:
             return None
         asked, pending = _event(message), self._client_messages.pending()
         alike = self._recorded.places.get((asked.type, sum(pending)), [])
         alike = [found for found in alike if found.event.key == asked.key] or alike[:AHEAD]
-        likeliest: tuple[float, Conversation, list[int]] | None = None
+        likeliest: tuple[float, _Followed, list[int]] | None = None
         answers = set[tuple[int, int]]()
-        for one, at, event, answered, answer in alike:
+        for number, at, event, answered, answer in alike:
+            one = self._known[number]
             if (event.key, answer) not in answers and self._compared(one, at, message) is not False:
                 answers.add((event.key, answer))
                 chance = self._recorded.model.chance(self._client_messages, answer, self._number, event)[0]
@@ -875,37 +880,22 @@ class Player:
                     likeliest = chance, one, [at, *answered]
         return self._inserted(*likeliest[1:]) if likeliest is not None else None
 
-    def _inserted(self, one: Conversation, places: list[int]) -> Conversation:
+    def _inserted(self, one: _Followed, places: list[int]) -> _Followed:
         """Return a copy of the leading conversation in which messages of another one come next; they replace the rest of a turn that has begun."""
         leads, begun = self._alive[0], bool(self._client_messages.pending())
         end = stop = self._span(leads)[1]
         for from_client in (True, False) if begun else ():
-            while stop < len(leads.messages) and leads.messages[stop][0] is from_client:
+            while stop < len(leads.messages) and leads.messages[stop].from_client is from_client:
                 stop += 1
         more = len(places) - (stop - end)
-
-        def put(items: tuple[_T, ...], others: tuple[_T, ...]) -> tuple[_T, ...]:
-            return (
-                (*items[:end], *(others[place] for place in places), *items[stop:])
-                if items and others
-                else ()
-            )
-
-        longer = replace(
+        others = (one.messages[place]._replace(waits=None) for place in places)
+        if one.learned is not leads.learned:
+            leads.learned.add(one.learned)
+        return replace(
             leads,
-            messages=put(leads.messages, one.messages),
-            times=put(leads.times, one.times),
-            words=put(leads.words, one.words),
+            messages=(*leads.messages[:end], *others, *leads.messages[stop:]),
             looks=tuple((steps, n if n <= end else max(n, stop) + more) for steps, n in leads.looks),
         )
-        awaited = self._awaited[id(leads)].items()
-        self._awaited[id(longer)] = {
-            n + more * (n >= stop): what for n, what in awaited if not end <= n < stop
-        }
-        self._inherit(leads, longer)
-        if self._learned[id(one)] is not self._learned[id(leads)]:
-            self._learned[id(longer)].add(self._learned[id(one)])
-        return longer
 
     def step(self, number: int) -> list[Payload]:
         """Return the server's messages up to the view after `number` steps.
@@ -920,20 +910,15 @@ class Player:
 
         `key` is the key with which the write was recorded; None if it was not.
         """
-        before, leading = self._sent, self._awaited[id(self._alive[0])]
+        before, leading = self._sent, self._alive[0].waiting
         if key is not None:
             self._made[key] += 1
-        passed = [one for one in self._held if self._made[one[0][0]] >= one[0][1]]
-        self._held = [one for one in self._held if one not in passed]
-        new = self._with_own_ids([what for _, what in passed]) + self._next_messages()
+        passed = [message.what for message in self._held if self._due(message)]
+        self._held = [message for message in self._held if not self._due(message)]
+        new = self._with_own_ids(passed) + self._next_messages()
         sent = range(self._at - self._sent + before, self._at)
-        due = any(
-            awaits == key and count == self._made[awaits]
-            for at, (awaits, count) in leading.items()
-            if at not in sent
-        )
-        awaited = {awaits for awaits, _ in leading.values()}
-        self.unsaid = key in self._pushing - awaited
+        due = any(own == key and count == self._made[own] for at, own, count in leading if at not in sent)
+        self.unsaid = key in self._pushing - {own for _, own, _ in leading}
         # the real server would now say something that was recorded later, or was never recorded
         self.silent = self.unsaid or (bool(leading) and (key is None or due))
         if self.silent:
@@ -943,10 +928,8 @@ class Player:
     @property
     def owes(self) -> bool:
         """True while a message is pending whose write has been made: it waits for other writes, or was recorded in another conversation."""
-        leading = self._awaited[id(self._alive[0])]
-        return self.unsaid or any(
-            at >= self._at and self._made[awaits] >= count for at, (awaits, count) in leading.items()
-        )
+        waiting = self._alive[0].waiting
+        return self.unsaid or any(at >= self._at and self._made[key] >= count for at, key, count in waiting)
 
     def _doubt(self, event: Event) -> None:
         """Tell the model of an event that was not recorded here, or not at this place."""
@@ -957,47 +940,41 @@ class Player:
         """Return the chance that the real server would send the next messages, and the grounds in words; 1 without doubt."""
         if not self.ambiguous:
             return 1.0, []
-        one, places = self._alive[0], list[int]()
-        for at in range(self._span(one)[0], len(one.messages)):
-            from_client, what = one.messages[at]
-            if from_client and places:
+        one, answered = self._alive[0], list[RecordedMessage]()
+        for message in one.messages[self._span(one)[0] :]:
+            if message.from_client and answered:
                 break
-            if not from_client and _is_beat(what) is False:
-                places.append(at)
+            if not message.from_client and _is_beat(message.what) is False:
+                answered.append(message)
         chance, grounds = self._recorded.model.chance(
-            self._client_messages, _weighed(one, (), places).answer, self._number
+            self._client_messages, _weighed((), answered).answer, self._number
         )
         return min(chance, self._most), grounds
 
     def word(self) -> str:
         """Return the client's last message in the form that `SocketMessages` counts; "" if there is none."""
+        if not self._count or self.lives:
+            return ""
         leads = self._alive[0]
-        said = leads.words and self._count and not self.lives
-        return leads.words[leads.client_places()[self._count - 1]] if said else ""
+        return leads.messages[leads.client_places()[self._count - 1]].word
 
     def next_expected(self) -> Payload | None:
         """Return the client's next recorded message; None after the last."""
         places = self._alive[0].client_places()
-        return self._alive[0].messages[places[self._count]][1] if self._count < len(places) else None
+        return self._alive[0].messages[places[self._count]].what if self._count < len(places) else None
 
     def was_recorded(self, message: Payload) -> bool:
         """Return True if a client's message was recorded, at whatever place near this one."""
-        before = self._learned
-        self._learned = before | {id(one): before[id(one)].copy() for one in self._alive}
-        found = any(
+        return any(
             self._compared(one, at, message) is not False
-            for one in self._alive
+            for one in (replace(one, learned=one.learned.copy()) for one in self._alive)
             for at in one.client_places()[max(0, self._count - AHEAD) : self._count + AHEAD]
         )
-        for one in self._alive:  # where a recorded client counts stays known
-            before[id(one)].counts = self._learned[id(one)].counts
-        self._learned = before
-        return found
 
     @property
     def rules(self) -> str:
         """Return the rules needed to match the client's messages, joined by "+"; "" if none was."""
-        learned = self._learned[id(self._alive[0])]
+        learned = self._alive[0].learned
         needed = {
             "timestamp": "timestamp" in learned.rules,
             "visit-id": learned.ids,
@@ -1010,7 +987,8 @@ class Player:
     @property
     def close(self) -> tuple[int, str] | None:
         """Return the server's close code and reason once all messages are sent; else None."""
-        return self._alive[0].close if self._at >= len(self._alive[0].messages) else None
+        leads = self._alive[0]
+        return leads.recorded.close if self._at >= len(leads.messages) else None
 
     def _next_messages(self) -> list[Payload]:
         """Return the leading conversation's messages up to the client's next one, or to the next view.
@@ -1019,34 +997,39 @@ class Player:
         """
         turns = [self._turn(one) for one in self._alive]
         new = turns[0][self._sent :]
-        own = self._with_own_ids(new)
+        own = self._with_own_ids([message.what for message in new])
         for one, turn in zip(self._alive[1:], turns[1:], strict=True):
-            if not self._align(one, turn[self._sent :], own):
+            if not self._align(one, turn[self._sent :], new, own):
                 self.ambiguous = True
         self._sent += len(new)
         self._at += len(new)
         self._note_sent(new)
         return own
 
-    def _note_sent(self, messages: list[Payload]) -> None:
-        if any(_is_beat(what) is False for what in messages):
+    def _note_sent(self, messages: list[RecordedMessage]) -> None:
+        if any(_is_beat(message.what) is False for message in messages):
             self._client_messages.note_answer()
 
-    def _align(self, one: Conversation, messages: list[Payload], sent: list[Payload]) -> bool:
-        """Learn which ids of the `sent` messages replace those in a conversation's own `messages`.
+    def _align(
+        self,
+        one: _Followed,
+        messages: list[RecordedMessage],
+        leading: list[RecordedMessage],
+        sent: list[Payload],
+    ) -> bool:
+        """Learn which ids of the messages `sent`, recorded as the `leading` ones, replace those in a conversation's own `messages`.
 
         Return True if the messages differ in such ids and in times only.
         """
-        ids, leads, alike = self._learned[id(one)].ids, self._alive[0], len(messages) == len(sent)
-        at, own = self._at, self._span(one)[0] + self._sent
-        for number, (stored, own_message) in enumerate(zip(messages, sent, strict=False)):
-            if renumbered(stored, ids) == own_message:
+        ids, alike = one.learned.ids, len(messages) == len(sent)
+        for stored, leads, own_message in zip(messages, leading, sent, strict=False):
+            if renumbered(stored.what, ids) == own_message:
                 continue
             timed = own_message
-            if own + number < len(one.times) and at + number < len(leads.times):
-                timed = with_moments(stored, own_message, one.times[own + number], leads.times[at + number])
+            if stored.moment is not None and leads.moment is not None:
+                timed = with_moments(stored.what, own_message, stored.moment, leads.moment)
             apart = (
-                match_drawn_ids(stored, timed, _words)
+                match_drawn_ids(stored.what, timed, _words)
                 if self._given and len(own_message) <= LONGEST
                 else None
             )
@@ -1060,7 +1043,7 @@ class Player:
 
     def _with_own_ids(self, messages: list[Payload]) -> list[Payload]:
         """Replace recorded ids by the client's own in messages to send."""
-        learned = self._learned[id(self._alive[0])]
+        learned = self._alive[0].learned
         own = [
             self._with_own_counts(_echoing(renumbered(one, learned.ids), learned.echoes)) for one in messages
         ]
@@ -1070,24 +1053,24 @@ class Player:
     def _with_own_counts(self, message: Payload) -> Payload:
         """Return a server's message with the client's message numbers in place of the recorded ones."""
         one = self._alive[0]
-        numbers = self._learned[id(one)].numbers
+        numbers = one.learned.numbers
         if not numbers:
             return message
         values = _spots(message)
-        spots = {spot for count in self._counts(one).values() for spot in count.repeated}
+        spots = {spot for count in one.recorded.counts.values() for spot in count.repeated}
         if subscription := _STOMP_TELLS.get(values.get(_FRAME)):
             spots.add(subscription)
         return _with_spots(message, {s: numbers[v] for s, v in values.items() if s in spots and v in numbers})
 
-    def _drawn_ids(self, one: Conversation, at: int, stored: Payload, message: Payload) -> dict[str, str]:
+    def _drawn_ids(self, one: _Followed, at: int, stored: Payload, message: Payload) -> dict[str, str]:
         """Map the recorded ids of a message to the client's; empty unless the client drew all of them itself."""
         apart = ids_apart(words_in(stored), words_in(message))
         given = self._given
         if not apart or given is None:
             return {}
-        ids = self._learned[id(one)].ids
+        ids = one.learned.ids
         before, after = (
-            "\n".join(_text(what) for from_client, what in part if not from_client)
+            "\n".join(_text(said.what) for said in part if not said.from_client)
             for part in (one.messages[:at], one.messages[at:])
         )
         known = self._named | ids_in_text(before) | {plain_id(value) for value in (*ids, *ids.values())}
@@ -1098,31 +1081,30 @@ class Player:
 
         return {} if any(map(chosen, chain(*apart.items()))) else apart
 
-    def _turn(self, one: Conversation) -> list[Payload]:
+    def _turn(self, one: _Followed) -> list[RecordedMessage]:
         """Return the server's messages since the client's last one, up to the view after the steps done."""
         start, stop = self._span(one)
         # no look: the messages are an answer after the last view
         seen = [(steps, at) for steps, at in one.looks if at >= start]
         if seen:
             stop = min(stop, next((at for steps, at in seen if steps >= self._steps), seen[-1][1]))
-        stop = next((at for at in range(start, stop) if not self._due(one, at)), stop)
-        return [what for _, what in one.messages[start:stop]]
+        return [*takewhile(self._due, one.messages[start:stop])]
 
-    def _late(self, one: Conversation) -> list[Payload]:
+    def _late(self, one: _Followed) -> list[RecordedMessage]:
         """Return the server's messages before the client's next one that were not sent yet, without those that wait for a write."""
         start, stop = self._span(one)
-        return [one.messages[at][1] for at in range(start + self._sent, stop) if self._due(one, at)]
+        return [message for message in one.messages[start + self._sent : stop] if self._due(message)]
 
-    def _span(self, one: Conversation) -> tuple[int, int]:
+    def _span(self, one: _Followed) -> tuple[int, int]:
         """Return the index after the client's last message, and the index of its next one."""
         places = one.client_places()
         start = places[self._count - 1] + 1 if self._count else 0
         return start, places[self._count] if self._count < len(places) else len(one.messages)
 
-    def _due(self, one: Conversation, at: int) -> bool:
+    def _due(self, message: RecordedMessage) -> bool:
         """Return True if the write recorded before a message has been made as often as in the recording."""
-        awaits, count = self._awaited[id(one)].get(at, ("", 0))
-        return self._made[awaits] >= count
+        key, count = message.waits or ("", 0)
+        return self._made[key] >= count
 
 
 def _words(message: Payload) -> list[str]:
@@ -1134,23 +1116,21 @@ def _turned(ids: Mapping[str, str]) -> dict[str, str]:
     return {own: recorded for recorded, own in ids.items()}
 
 
-def _awaited(one: Conversation, written: Sequence[tuple[int, str]]) -> dict[int, tuple[str, int]]:
-    """Map the index of each server message that waits for a write to (key of the last write, its count).
+def _waiting(one: Conversation, written: Sequence[tuple[int, str]]) -> tuple[RecordedMessage, ...]:
+    """Return a conversation's messages; those of the server after a write by HTTP since the client's last message wait for that.
 
-    Only writes since the client's last message count as the cause; they are counted from the socket's
-    opening.
+    Writes are counted from the socket's opening.
     """
-    found: dict[int, tuple[str, int]] = {}
+    found: list[RecordedMessage] = []
     since = one.begin
-    for at, ((from_client, _), event) in enumerate(zip(one.messages, one.events, strict=False)):
-        if from_client:
-            since = event
-            continue
-        keys = [(begin, key) for begin, key in written if one.begin < begin <= event]
-        if keys and keys[-1][0] > since:
+    for message in one.messages:
+        if message.from_client:
+            since = message.event
+        elif (keys := [at for at in written if one.begin < at[0] <= message.event]) and keys[-1][0] > since:
             last = keys[-1][1]
-            found[at] = last, sum(key == last for _, key in keys)
-    return found
+            message = message._replace(waits=(last, sum(key == last for _, key in keys)))
+        found.append(message)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1260,9 +1240,7 @@ def _as(one: Conversation, names: dict[str, str], own: Mapping[str, str]) -> Con
     for place, name in own.items():
         if PSEUDONYM_TEXT.fullmatch(name):
             first = names.setdefault(place, name)
-            messages = tuple(
-                (from_client, _replaced(what, name, first)) for from_client, what in one.messages
-            )
+            messages = tuple(said._replace(what=_replaced(said.what, name, first)) for said in one.messages)
             one = replace(one, messages=messages)
     return one
 

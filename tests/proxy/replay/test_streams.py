@@ -25,6 +25,7 @@ from stillweb.proxy.replay.websocket_player import (
     Conversation,
     Player,
     RecordedConversations,
+    RecordedMessage,
     conversation,
     conversations,
     is_same_message,
@@ -145,7 +146,7 @@ def told(event: Event) -> list[str]:
 def test_what_was_not_recorded_is_a_miss_and_the_socket_goes_on(site: Recorded) -> None:
     with Snapshot.open(site.path) as snapshot, Gateway(snapshot) as gateway:
         recorded = conversations(snapshot, f"{site.base}/talk?room=1")[0]
-        first = next(str(what) for mine, what in recorded.messages if mine)
+        first = next(str(one.what) for one in recorded.messages if one.from_client)
         heard = talk(gateway, site.base, [f"something else\n{first}"])
         assert heard[:3] == ["welcome", "to the room", "the list: a, b"]
         (missed,) = gateway.ledger.misses()
@@ -213,7 +214,7 @@ def test_no_socket_is_a_miss(site: Recorded) -> None:
 
 def said(*words: str, session: str = "s", begin: int = 1) -> Conversation:
     """Words that begin with > are the client's."""
-    messages = tuple((word.startswith(">"), word.lstrip(">")) for word in words)
+    messages = tuple(RecordedMessage(word.startswith(">"), word.lstrip(">")) for word in words)
     return Conversation("http://h/", session, begin, messages)
 
 
@@ -332,7 +333,7 @@ def test_a_conversation_that_was_cut_is_none() -> None:
     assert conversation(base | {"left_out": 3}) is None
     binary = conversation(base | {"messages": [{"from": "client", "base64": "AAE="}]})
     assert binary is not None
-    assert binary.messages == ((True, b"\0\1"),)
+    assert [one[:2] for one in binary.messages] == [(True, b"\0\1")]
 
 
 def test_what_time_brought_after_the_view_is_no_part_of_it() -> None:

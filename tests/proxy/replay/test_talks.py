@@ -27,6 +27,7 @@ from stillweb.proxy.replay.websocket_player import (
     Conversation,
     Player,
     RecordedConversations,
+    RecordedMessage,
     Socket,
     found_at,
     without_order,
@@ -50,8 +51,8 @@ JSON = (("Content-Type", "application/json"),)
 
 def conversation(*messages: tuple[str, int]) -> Conversation:
     """Words with the event before each; those that begin with > are the client's."""
-    said = tuple((word.startswith(">"), word.lstrip(">")) for word, _ in messages)
-    return Conversation("http://h/", "s", 1, said, events=tuple(event for _, event in messages))
+    said = (RecordedMessage(word.startswith(">"), word.lstrip(">"), event) for word, event in messages)
+    return Conversation("http://h/", "s", 1, tuple(said))
 
 
 def player(*messages: tuple[str, int], written: list[tuple[int, str]]) -> Player:
@@ -68,7 +69,8 @@ def test_what_followed_a_request_waits_for_it() -> None:
 
 def answering(*messages: tuple[bool, str | bytes], by_rule: bool = True) -> Player:
     given = (lambda one: False) if by_rule else None
-    return Player(RecordedConversations([Conversation("http://h/", "s", 1, messages)]), 0, given=given)
+    talk = Conversation("http://h/", "s", 1, tuple(RecordedMessage(*one) for one in messages))
+    return Player(RecordedConversations([talk]), 0, given=given)
 
 
 def test_words_between_which_the_server_said_nothing_come_in_any_order() -> None:
@@ -1017,7 +1019,7 @@ def test_a_client_may_do_what_the_second_visitor_did_with_the_ids_of_the_first(
 
     def visit(begin: int, greeting: str, one: str, did: str) -> Conversation:
         said = ((False, greeting.format(one)), (True, f"{did} {one}"), (False, f"{one}: {did}"))
-        return Conversation("http://h/", "s", begin, said)
+        return Conversation("http://h/", "s", begin, tuple(RecordedMessage(*one) for one in said))
 
     recorded = [visit(1, "hello {}", OWN[0], "tea"), visit(2, other, OWN[1], "rum")]
     one = Player(RecordedConversations(recorded), 0, given=lambda value: False)
@@ -1034,7 +1036,8 @@ def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
         return json.dumps({"id": number, "date": moment, "data": event})
 
     messages = ((True, click(OWN[0], "2026-01-01T00:00:00.123Z", 7203)), (False, f"done {OWN[0]}"))
-    talk = Conversation("http://h/", "s", 1, messages, times=(MOMENT.timestamp(), MOMENT.timestamp()))
+    said = tuple(RecordedMessage(*one, moment=MOMENT.timestamp()) for one in messages)
+    talk = Conversation("http://h/", "s", 1, said)
     one = Player(
         RecordedConversations([talk]),
         0,

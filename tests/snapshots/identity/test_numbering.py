@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from stillweb.proxy.replay.websocket_player import Conversation, Player, RecordedConversations
+from stillweb.proxy.replay.websocket_player import (
+    Conversation,
+    Player,
+    RecordedConversations,
+    RecordedMessage,
+)
 from stillweb.snapshots import yielding
 from stillweb.snapshots.identity.numbering import ids_in, ids_in_text, match_drawn_ids, renumbered
 from stillweb.snapshots.identity.packets import Payload
@@ -18,9 +23,13 @@ def ask(one: str, what: str = "pull") -> str:
     return json.dumps({"id": one, "ask": what})
 
 
+def talk(url: str, *messages: tuple[bool, Payload]) -> Conversation:
+    return Conversation(url, "s", 1, tuple(RecordedMessage(*one) for one in messages))
+
+
 def player(*messages: tuple[bool, Payload], given: frozenset[str] = frozenset()) -> Player:
     return Player(
-        RecordedConversations([Conversation("http://h/", "s", 1, messages)]),
+        RecordedConversations([talk("http://h/", *messages)]),
         0,
         given=lambda one: one in given,
     )
@@ -73,12 +82,12 @@ def test_an_id_that_the_site_gave_was_chosen(chosen: str) -> None:
 def test_an_id_that_another_socket_was_told_was_chosen() -> None:
     shared = set[str]()
     first = Player(
-        RecordedConversations([Conversation("http://h/", "s", 1, ((False, THREE), (False, FOUR)))]),
+        RecordedConversations([talk("http://h/", (False, THREE), (False, FOUR))]),
         0,
         named=shared,
     )
     first.open()
-    asked = Conversation("http://h/b", "s", 1, ((True, ask(THREE)), (False, "three")))
+    asked = talk("http://h/b", (True, ask(THREE)), (False, "three"))
     assert (
         Player(RecordedConversations([asked]), 0, given=lambda one: False, named=shared).receive(ask(FOUR))
         is None
@@ -93,12 +102,7 @@ def test_an_id_is_not_taken_for_two() -> None:
 
 
 def test_without_a_rule_ids_count() -> None:
-    assert (
-        Player(RecordedConversations([Conversation("http://h/", "s", 1, ((True, ask(ONE)),))]), 0).receive(
-            ask(TWO)
-        )
-        is None
-    )
+    assert Player(RecordedConversations([talk("http://h/", (True, ask(ONE)))]), 0).receive(ask(TWO)) is None
 
 
 def test_ids_are_found_in_any_text() -> None:

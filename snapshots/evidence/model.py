@@ -98,6 +98,15 @@ class Fit(NamedTuple):
     answers: dict[Hashable, Counter[int]]  # by state
 
 
+class Explanation(NamedTuple):
+    """A hypothesis over types, one of each group, without its types of events and reduction."""
+
+    named: list[str]  # the parts of the request that decide
+    probability: float
+    fit: Fit
+    grouped: list[str]  # types and parts that others stand beside in their groups
+
+
 @dataclass(slots=True)
 class Candidates:
     """The types that the observations of a request tell apart. A group of types that they can't tell from each other is one."""
@@ -192,6 +201,7 @@ class Model:
         self._folded_events = 0
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
+        self._explained: dict[int, dict[Chosen, dict[str, list[Explanation]]]] = {}
         self._absent: dict[tuple[int, str], dict[int, float]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
@@ -528,46 +538,50 @@ class Model:
             every = [kept(t) for t, _ in found.groups[group]]
             return {answer: math.prod([one[answer] for one in every]) for answer in recorded}
 
+        beside_others = cache(
+            lambda name: {
+                answer: chance / kept(name)[answer]
+                for answer, chance in none_of(found.shares[name][0]).items()
+            }
+        )
         chances = dict.fromkeys(recorded, 0.0)
-        total = recorded.total()
         silent = 0.0  # the odds of fields whose values show nothing
+        spread = 0.0  # the chance that an answer is one of the recorded ones, whichever
         doubted = _doubted(past)
-        for h in self.posterior(key):
-            for chosen, share in self._members(h.types, found):
-                weight = h.probability * share
-                events, named = _parted(chosen)
-                telling = min([_TELLING.get(parts.get(name, ""), 1.0) for name in named], default=1.0)
-                silent += weight * (1 - telling)
-                weight *= telling
-                state, trust = 0, 1.0
+        sure = {answer: (1 - priors.NOISE) * chance for answer, chance in unsearched.items()}
+        for events, by_reduction in self._explanations(key).items():
+            counted = places_of(history, target.event, events)
+            right = min([doubted.get(t, 1.0) for t, _ in events], default=1.0)
+            for reduction, explanations in by_reduction.items():
+                state, trust = 0, right
                 if events:
-                    places, states, trusts = fold(history, target.event, events, h.reduction)
+                    places, states, trusts = fold(history, target.event, events, reduction, counted)
                     at = bisect_left(places, place)
-                    state, trust = states[at], trusts[at]
-                    trust = min([trust, *(doubted.get(t, 1.0) for t, _ in events)])
-                fit = self._fit(key, chosen, h.reduction)
-                given = fit.answers.get(_with_parts(state, named, parts))
-                left = weight
-                if given is not None:
-                    count = given.total()
-                    beside = []  # for each group: that no member decides, and that the chosen one does not
-                    for name, _ in chosen:
-                        group = found.shares[name][0]
-                        if len(found.groups[group]) > 1:
-                            beside.append((none_of(group), kept(name)))
-                    for answer, times in given.items():
-                        sure = weight * (1 - priors.NOISE) * trust * unsearched[answer] * times / count
-                        for every, own in beside:
-                            sure *= every[answer] / own[answer]
-                        chances[answer] += sure
-                        left -= sure
-                old = left * fit.old
-                if before is not None:  # an answer that was never recorded may come again, too
-                    if before in recorded:
-                        chances[before] += old * priors.STICKY
-                    old *= 1 - priors.STICKY
-                for answer, times in recorded.items():
-                    chances[answer] += old * times / total
+                    state, trust = states[at], min(trusts[at], right)
+                for named, weight, fit, grouped in explanations:
+                    if named:
+                        telling = min([_TELLING.get(parts.get(name, ""), 1.0) for name in named])
+                        silent += weight * (1 - telling)
+                        weight *= telling
+                    given = fit.answers.get(_with_parts(state, named, parts))
+                    left = weight
+                    if given is not None:
+                        count = given.total()
+                        factors = [beside_others(name) for name in grouped]
+                        for answer, times in given.items():
+                            chance = weight * sure[answer] * trust * times / count
+                            for factor in factors:
+                                chance *= factor[answer]
+                            chances[answer] += chance
+                            left -= chance
+                    old = left * fit.old
+                    if before is not None:  # an answer that was never recorded may come again, too
+                        if before in recorded:
+                            chances[before] += old * priors.STICKY
+                        old *= 1 - priors.STICKY
+                    spread += old
+        for answer, times in recorded.items():
+            chances[answer] += spread * times / recorded.total()
         if silent:
             chances = {answer: chance / max(1e-9, 1 - silent) for answer, chance in chances.items()}
         turned = self._turned_away(target, parts)
@@ -583,6 +597,22 @@ class Model:
             chances = {answer: chance * left for answer, chance in chances.items()}
             chances |= {answer: alike * share for answer, share in very.items()}
         return {answer: min(1.0, chance) for answer, chance in chances.items()}  # sums of floats
+
+    def _explanations(self, key: int) -> Mapping[Chosen, Mapping[str, list[Explanation]]]:
+        """Return the hypotheses over types of a recorded request, by the types of events and the reduction."""
+        explained = self._explained.get(key)
+        if explained is None:
+            found = self.candidates(key)
+            explained = self._explained[key] = defaultdict(lambda: defaultdict(list))
+            for h in self.posterior(key):
+                for chosen, share in self._members(h.types, found):
+                    events, named = _parted(chosen)
+                    grouped = [t for t, _ in chosen if len(found.groups[found.shares[t][0]]) > 1]
+                    fit = self._fit(key, chosen, h.reduction)
+                    explained[events][h.reduction].append(
+                        Explanation(named, h.probability * share, fit, grouped)
+                    )
+        return explained
 
     def _as_recorded(
         self, key: int, past: tuple[History, int], parts: Parts, name: str, strange: Mapping[str, float]
@@ -889,23 +919,27 @@ def _thing(t: str) -> str:
     return t.split(" ", 2)[1].rstrip("/").removesuffix("/0")
 
 
+def places_of(history: History, target: Event, chosen: Chosen) -> list[int]:
+    """Return the places of the events of some types that count for a request."""
+    own = dict(chosen)
+    places = history.places(own)
+    if not any(own.values()):
+        return places
+    mine, events = set(target.ids), history.events
+    return [
+        p for p in places if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
+    ]
+
+
 def fold(
-    history: History, target: Event, chosen: Chosen, reduction: str
+    history: History, target: Event, chosen: Chosen, reduction: str, counted: list[int] | None = None
 ) -> tuple[list[int], list[int], list[float]]:
     """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each.
 
     A state is what the reduction makes of the events, and who asks: a sign-in replaces the one before it, and no other event.
+    `counted` is the result of `places_of`, if that is known.
     """
-    own = dict(chosen)
-    places = history.places(own)
-    if any(own.values()):
-        mine = set(target.ids)
-        events = history.events
-        places = [
-            p
-            for p in places
-            if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
-        ]
+    places = places_of(history, target, chosen) if counted is None else counted
     if reduction == "shown":
         places = sorted({*places, *history.asked(target.key)})
     reducer: Reducer = REDUCERS[reduction]()

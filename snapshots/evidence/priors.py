@@ -78,7 +78,7 @@ MAX_TYPES = 4  # types in S
 BEAM = 30  # sets kept a round
 CUT = 8.0  # log posterior below the best that is dropped
 CANDIDATES = 12
-MEMBERS = (12, 4, 3)  # of a group that are looked at, where a hypothesis has one type, two or more
+MEMBERS = (12, 4, 2)  # of a group that are looked at, where a hypothesis has one type, two or more
 
 # Of parts of a request, by their names; the first that matches
 PARTS = {

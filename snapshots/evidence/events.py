@@ -116,7 +116,8 @@ def event_of(
     elif request.method in ("GET", "HEAD") and ASSET.search(media):
         kind = "asset"
     elif request.method in SAFE_METHODS:
-        kind = "weak write" if redirects and query else "choosing GET" if redirects or query else "plain GET"
+        keeps = redirects and (query or (response is not None and bool(response.header("set-cookie"))))
+        kind = "weak write" if keeps else "choosing GET" if redirects or query else "plain GET"
     elif asked.operation and asked.changes is not True:
         kind = "weak write" if asked.changes is None else "choosing GET"
     elif request.method == "POST" and status == 200 and "json" in media:

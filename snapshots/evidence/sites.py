@@ -49,6 +49,11 @@ WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
 SIGNED_IN = "signed in "  # begins the mark of a cookie that a sign-in gave
 _SHORTLY = re.compile(r";\s*max-age\s*=\s*[1-5]?\d\s*(?:;|$)", re.IGNORECASE)  # less than a minute
+# an attribute that users see, follow or whose script they run
+_READ = re.compile(
+    r"""\b(?:alt|data-[a-z-]+|href|placeholder|title|value)=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""",
+    re.IGNORECASE,
+)
 CRAWLED = 150  # captures of a site from which on fewer repeats come by chance
 
 
@@ -272,11 +277,11 @@ class SiteEvidence:
     def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
         """Return the words that an answer shows a client; none of one that can't be read."""
         try:
-            return frozenset(
-                words_of(text_of(self._matcher.snapshot.read_start(captures[number], LIMIT + 1)))
-            )
+            response = self._matcher.snapshot.read_start(captures[number], LIMIT + 1)
         except (DamagedInput, TooLarge):
             return frozenset()
+        text = text_of(response)
+        return frozenset(words_of(_read_by_users(text) if "html" in captures[number].mime else text))
 
     def known_issued(self, request: Request) -> Issued:
         """Return the places in which the recording shows values that the site gave out to be sent back once."""
@@ -363,6 +368,24 @@ class SiteEvidence:
             if signs_in(event, values):
                 event = replace(event, kind="sign-in")
         return ModelRequest(event, parts, normal)
+
+
+def _read_by_users(html: str) -> str:
+    """Return the texts, scripts and links of a page; a drawing's numbers and the names of classes echo nothing."""
+    first, *pieces = html.split("<")
+    kept, hidden = [first], ""  # the end tag up to which all is left out
+    for piece in pieces:
+        tag, closed, text = piece.partition(">")
+        name = tag.split(maxsplit=1)[0].casefold() if closed and tag.strip() else ""
+        if hidden:
+            hidden = "" if name == hidden else hidden
+        elif name in ("style", "svg"):
+            hidden = f"/{name}"
+        else:
+            kept += [one[1] or one[2] or one[3] or "" for one in _READ.finditer(tag)]
+        if not hidden:
+            kept.append(text if closed else piece)
+    return " ".join(kept)
 
 
 def _places(by_path: Mapping[str, Issued], request: Request) -> Issued:

@@ -416,6 +416,30 @@ def test_a_write_that_an_answer_does_not_repeat_is_missed_less() -> None:
     assert silent > told + 0.1
 
 
+def test_a_number_in_the_drawing_of_an_icon_is_no_word_of_a_page() -> None:
+    """A page that shows the price that a write sent may have been made by that write, whatever is drawn on all pages."""
+    price = post(f"{A}/kettle", "price=99")
+
+    def recorded(icon: str) -> Matcher:
+        pages = [(get(f"{A}/page/{name}"), html(f"{icon}page {name}")) for name in "abcdefgh"]
+        return over(*pages, (price, redirect("/list")), (LIST, html(f"{icon}<p>costs 99.00")))
+
+    plain_pages, drawn = (likely(recorded(icon), LIST)[1] for icon in ("", '<svg><path d="M 99 8"/></svg>'))
+    assert drawn == plain_pages
+
+
+def test_a_redirect_that_sets_a_cookie_likely_chooses_for_all_pages() -> None:
+    """A language that a link keeps is doubted more where a page was never seen in it than one that only leads on."""
+    french = get(f"{A}/lang/fr")
+
+    def recorded(*cookies: tuple[str, str]) -> Matcher:
+        led = (french, redirect("/", *cookies))
+        return over((CART, html("one pot")), (HOME, html("home")), led, (HOME, html("accueil")))
+
+    led, kept = (likely(recorded(*one), french, CART)[1] for one in ((), [("Set-Cookie", "lang=fr")]))
+    assert kept < led - 0.1
+
+
 def test_a_missed_font_decides_nothing_after_it() -> None:
     """A font is known by its name on every machine, with a table of media types or without."""
     matcher = over((LIST, html("all")), (ADD, data({"ok": 1})), (LIST, html("one")))

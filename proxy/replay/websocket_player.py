@@ -46,7 +46,7 @@ from stillweb.snapshots.identity.numbering import (
     renumbered,
     words_in,
 )
-from stillweb.snapshots.identity.packets import Packets, Payload, split_numbered
+from stillweb.snapshots.identity.packets import Packets, Payload, join_packets, split_numbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import apply_rules, builtin, rules_that_join
 from stillweb.snapshots.identity.spelling import BLANK
@@ -71,7 +71,7 @@ class RecordedMessage(NamedTuple):
 
     `event` is the number of the session's last event before it (0 in older records), `moment` when it passed the recorder, in seconds since 1970
     (None in older records), `word` the form in which `SocketMessages` counts it, several of one packet with spaces between.
-    A server's message `waits` for a write by HTTP: its key, and how many of it are made before.
+    A server's message `waits` for a write by HTTP: its key, and how many of it are made before. A packet `continues` the message of the one before it.
     """
 
     from_client: bool
@@ -80,6 +80,7 @@ class RecordedMessage(NamedTuple):
     moment: float | None = None
     word: str = ""
     waits: tuple[str, int] | None = None
+    continues: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         words[from_client].append(word(one))
         for packet in packets.cut(from_client, what):
             said = " ".join(filter(None, words[from_client]))
-            messages.append(RecordedMessage(from_client, packet, event, moment, said))
+            continues = ends[-1:] == [number]
+            messages.append(RecordedMessage(from_client, packet, event, moment, said, continues=continues))
             ends.append(number)
             words[from_client].clear()
     rests = [
@@ -1004,7 +1006,12 @@ class Player:
         self._sent += len(new)
         self._at += len(new)
         self._note_sent(new)
-        return own
+        whole: list[Payload] = []
+        for message, packet in zip(new, own, strict=True):
+            if message.continues and whole:
+                packet = join_packets(whole.pop(), packet)
+            whole.append(packet)
+        return whole
 
     def _note_sent(self, messages: list[RecordedMessage]) -> None:
         if any(_is_beat(message.what) is False for message in messages):

@@ -79,6 +79,14 @@ class Packets:
         return bytes(self._rests[from_client])
 
 
+def join_packets(one: Payload, next_packet: Payload) -> Payload:
+    """Return two packets that were cut from one message as one again."""
+    if isinstance(one, str) and isinstance(next_packet, str):
+        return one + ("" if one.endswith("\x1e") else "\n") + next_packet
+    assert not isinstance(one, str) and not isinstance(next_packet, str)
+    return one + next_packet
+
+
 class NumberedPacket(NamedTuple):
     """A packet with an id. `client`: the id is that of the client, which opens its session."""
 

@@ -151,7 +151,8 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
         with zipfile.ZipFile(Reader(place)) as listing:
             # archives first: other files do not keep them from being read
             entries = sorted(
-                (e for e in listing.infolist() if not e.is_dir()),
+                # macOS packs the attributes of each file beside it
+                (e for e in listing.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX/")),
                 key=lambda e: not e.filename.startswith(ARCHIVE),
             )
             most = max(MOST, LIKELY * sum(e.compress_size for e in entries if _is_packed(e)))
@@ -220,7 +221,9 @@ def _zipped_har(place: ByteSource, name: str, stamp: str, places: dict[str, Byte
         raise DamagedInput(f"{name}: a zip without WACZ, WARC, ARC or HAR files")
     if len(hars) > 1:
         raise DamagedInput(f"{name}: a zip of several HARs: take it apart, and `stillweb import` them")
-    converted = convert_to_cache(places[hars[0]], f"{name}!{hars[0]}", stamp, places)
+    folder = hars[0][: hars[0].rfind("/") + 1]
+    beside = {n.removeprefix(folder): place for n, place in places.items() if n.startswith(folder)}
+    converted = convert_to_cache(places[hars[0]], f"{name}!{hars[0]}", stamp, beside)
     place.close()
     if converted is None:
         raise DamagedInput(f"{name}!{hars[0]}: is not a HAR")

@@ -83,7 +83,8 @@ def join_packets(one: Payload, next_packet: Payload) -> Payload:
     """Return two packets that were cut from one message as one again."""
     if isinstance(one, str) and isinstance(next_packet, str):
         return one + ("" if one.endswith("\x1e") else "\n") + next_packet
-    assert not isinstance(one, str) and not isinstance(next_packet, str)
+    assert isinstance(one, bytes)
+    assert isinstance(next_packet, bytes)
     return one + next_packet
 
 

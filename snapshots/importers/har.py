@@ -47,7 +47,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # media types that are decoded by the declared charset
 _READ = re.compile(r"(text/|application/(javascript|xhtml\+xml|xml)\b)", re.I)
 _ESCAPED = re.compile(r"(?:[\w.~!$'()*+,;:@/?-]|%[0-9A-Fa-f]{2})*", re.ASCII)  # of a query
-_SOCKETS = {"ws://": "http://", "wss://": "https://"}
+_SOCKETS = {"ws:": "http:", "wss:": "https:"}
 # names that say that the text is text
 _PLAIN = frozenset({"", "utf-8", "utf8", "text", "identity", "none"})
 # media types of bodies that are packed even when their content encoding is undone
@@ -282,8 +282,8 @@ def _address(asked: dict[str, Any]) -> str:
             _escaped(name) if value is None else f"{_escaped(name)}={_escaped(str(value))}"
             for name, value in told
         )
-    scheme = "".join(url.partition("//")[:2])
-    return _SOCKETS.get(scheme, scheme) + url[len(scheme) :]
+    scheme, slashes, rest = url.partition("//")
+    return f"{_SOCKETS.get(scheme.lower(), scheme.lower())}//{rest}" if slashes else url
 
 
 def _escaped(text: str) -> str:
@@ -377,7 +377,8 @@ def _validated(answer: dict[str, Any]) -> dict[str, Any]:
 
 def _headers(message: dict[str, Any]) -> Headers:
     """Return the header fields of a request or answer; those that only other members tell come last."""
-    found = [(str(h["name"]), str(h["value"])) for h in message.get("headers") or ()]
+    told = ((str(h["name"]), h["value"]) for h in message.get("headers") or ())
+    found = [(name, "" if value is None else str(value)) for name, value in told]
     named = {name.lower() for name, _ in found}
     cookies = [one for one in message.get("cookies") or () if one.get("name")]
     leads = message.get("redirectURL")

@@ -119,7 +119,7 @@ _STRONG = (
 )
 # A value under a weak name is a secret if it looks random; "token=1" or "sid=3" is none.
 _WEAK = (
-    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sid|session|auth|jwt|credentials?|ticket|hmac|bearer|hapikey|wskey|mapkey|appkey|appid|apikey|authentication|api|pin|clave|parola)(?:_value)?(?:_?\d{1,3})?$"
+    r"(?:^|_)(?:key|ak|token|secret|sig|sign|signature|sas|sid|session|auth|jwt|credentials?|ticket|invite|invitation|hmac|bearer|hapikey|wskey|mapkey|appkey|appid|apikey|authentication|api|pin|clave|parola)(?:_value)?(?:_?\d{1,3})?$"
     r"|^code$|(?:^|_)(?:auth|authorization|oauth|device|access|functions)_code$|^code_verifier$|sess(?:ion)?_?id$|(?:token|secret|jwt|apikey|authkey)$|key_id$|^x_honeycomb_team$"
 )
 # Values under these names are no secrets. Form tokens come from the page that the client just got: if they were

@@ -387,6 +387,26 @@ def test_a_har_is_opened_in_the_zip_that_playwright_writes(tmp_path: Path) -> No
         Snapshot.open(two)
 
 
+def test_a_folder_that_macos_packed_is_opened(tmp_path: Path) -> None:
+    har = write(
+        tmp_path / "x.har", entry("http://example.test/", response={"content": {"_file": "body.txt"}})
+    )
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as out:
+        out.write(har, "site/x.har")
+        out.writestr("site/body.txt", b"hello")
+        out.writestr("__MACOSX/site/._x.har", b"\x00\x05\x16\x07")
+    assert import_files([tmp_path / "x.zip"], tmp_path / "s").captures == 1
+
+
+def test_schemes_in_capitals_and_fields_of_null(tmp_path: Path) -> None:
+    one = entry("HTTP://EXAMPLE.test/Page", response={"headers": [{"name": "X-Empty", "value": None}]})
+    import_files([write(tmp_path / "x.har", one)], tmp_path / "s")
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        (capture,) = snapshot.captures()
+        assert capture.url == "http://EXAMPLE.test/Page"
+        assert ("X-Empty", "") in snapshot.read(capture).headers
+
+
 def test_a_tunnel_is_left_out_and_said(tmp_path: Path) -> None:
     """Fiddler and Charles list what they did not decrypt, with a text of their own for its body."""
     tunnel = entry("https://example.test:443", request={"method": "CONNECT"})

@@ -261,6 +261,10 @@ def test_a_password_in_any_language_whether_its_name_is_escaped(name: str, depth
     ("url", "secret"),
     [
         ("http://a.test/x?key={}", True),
+        ("http://a.test/x?ticket={}", True),
+        ("http://a.test/x?sas={}", True),
+        ("http://a.test/invite/{}", True),
+        ("http://a.test/invites/{}/rules", False),
         ("http://a.test/x?appid={}", True),
         ("http://a.test/x?appkey={}", True),
         ("http://a.test/x?queryKey={}", False),

@@ -138,6 +138,12 @@ def _pages(data: bytes, out: PdfText) -> None:
     document = pypdfium2.PdfDocument(data)
     if document.get_formtype():
         document.init_forms()  # draws the fields that have a value and no picture of it
+    if document.get_formtype() == raw.FORMTYPE_XFA_FULL:
+        out.warnings.append("its pages are made by the reader's program (XFA): they are not read")
+    if attached := document.count_attachments():
+        out.warnings.append(
+            f"{pluralize(attached, 'attached file')} {'is' if attached == 1 else 'are'} not read"
+        )
     damaged: list[int] = []
     comments = 0
     try:
@@ -440,6 +446,9 @@ def _structure(data: bytes, out: PdfText) -> None:
         if custom:
             out.info["Custom"] = custom
         out.title = known.get("Title", "")
+        if "/OCProperties" in root and (off := root["/OCProperties"]["/D"].get("/OFF")):
+            count = pluralize(len(off.get_object()), "layer")
+            out.warnings.append(f"{count} that a reader's program hides at first may be among its text")
         if "/PageLabels" in root:
             labels = list(reader.page_labels)
             out.labels = labels if labels != [str(n) for n in range(1, len(labels) + 1)] else None

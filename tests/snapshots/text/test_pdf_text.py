@@ -26,6 +26,11 @@ def stream(body: bytes, more: bytes = b"") -> bytes:
 
 def page(content: bytes, *more: bytes, root: bytes = b"") -> str:
     """The text of a PDF of one page; the first of `more` objects is its annotation."""
+    [text] = extract_pdf(one_page(content, *more, root=root)).pages
+    return text
+
+
+def one_page(content: bytes, *more: bytes, root: bytes = b"") -> bytes:
     objects = [
         b"<</Type/Catalog/Pages 2 0 R%s>>" % root,
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -42,8 +47,21 @@ def page(content: bytes, *more: bytes, root: bytes = b"") -> str:
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
     head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
     tail = b"trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(out))
-    [text] = extract_pdf(out + head + table + tail).pages
-    return text
+    return out + head + table + tail
+
+
+@pytest.mark.parametrize(
+    ("root", "told"),
+    [
+        (b"/NeedsRendering true/AcroForm<</Fields[]/XFA 4 0 R>>", "its pages are made by the reader's program"),
+        (b"/Names<</EmbeddedFiles<</Names[(a.csv)<</Type/Filespec/F(a.csv)>>]>>>>", "1 attached file is not read"),
+        (b"/OCProperties<</OCGs[5 0 R]/D<</OFF[5 0 R]>>>>", "1 layer that a reader's program hides"),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_is_said(root: bytes, told: str) -> None:
+    found = extract_pdf(one_page(b"(Please wait) Tj", root=root))
+    assert found.pages == ["Please wait"]
+    assert [told in warning for warning in found.warnings] == [True]
 
 
 def test_the_value_of_a_field_is_read_as_it_is_drawn() -> None:

@@ -1717,12 +1717,77 @@ APPBUILDER = Application(
     warm=2,
 )  # fmt: skip
 
+# -- Piccolo's admin, and Remi, whose widgets have the numbers of their addresses in memory
+
+
+def _piccolo_data(data: Path) -> None:
+    environment = os.environ | {"DATABASE": str(data / "shop.sqlite")}
+    subprocess.run([python(data.parent), "piccolo_shop.py", "fill"], cwd=KETTLES, env=environment, check=True)
+
+
+def _piccolo_login(password: str) -> Act:
+    return acts(("open", ""), ("fill", "[name=username]", "ada"), ("fill", "[name=password]", password), ("press", "[name=password]", "Enter"), ("rest", "700"))  # fmt: skip
+
+
+def _piccolo(path: str, *steps: tuple[str, ...]) -> Act:
+    return acts(("open", "#/"), ("rest", "300"), ("open", f"#/{path}"), *steps, ("rest", "700"))
+
+
+PICCOLO = Application(
+    "piccolo-admin",
+    7132,
+    "/",
+    ("piccolo_admin==1.14.*", "piccolo[sqlite]", "uvicorn"),
+    _piccolo_data,
+    lambda data: ([python(data.parent), "piccolo_shop.py", "7132"], {"DATABASE": str(data / "shop.sqlite")}, KETTLES),
+    {
+        "wrong": _piccolo_login("nope-12"),
+        "login": _piccolo_login(PASSWORDS["ada"]),
+        "list": _piccolo("kettle/"),
+        "page2": _piccolo("kettle/?__page=2"),
+        "sort": _piccolo("kettle/?__order=-price"),
+        "k7": _piccolo("kettle/7/"),
+        "price": _piccolo("kettle/7/", ("rest", "1500"), ("fill", "[name=price]", "99"), ("click", "button:has-text('Save')"), ("rest", "5000")),
+        "makers": _piccolo("maker/"),
+        "add": _piccolo("maker/add/", ("rest", "1500"), ("fill", "[name=name]", "Valley"), ("click", "button:has-text('Create')"), ("rest", "5000")),
+        "password": _piccolo("change-password/"),
+    },
+    {
+        "A": ["wrong", "login", "list", "sort", "k7", "page2", "price", "k7", "list", "makers", "add", "makers", "list"],
+        "B": ["login", "makers", "page2", "list", "price", "list", "k7", "sort", "add", "makers", "list", "k7"],
+    },
+    r"csrftoken|id",
+    warm=3,
+)  # fmt: skip
+
+REMI = Application(
+    "remi",
+    7133,
+    "/",
+    ("remi==2022.7.27",),
+    _nothing,
+    lambda data: ([python(data.parent), "remi_shop.py", "7133"], {}, KETTLES),
+    {
+        "open": acts(("open", ""), ("see", "text=In the basket"), ("rest", "300")),
+        "gas": acts(("choose", "select", "gas"), ("rest", "700")),
+        "electric": acts(("choose", "select", "electric"), ("rest", "700")),
+        "words": acts(("fill", "input", "1"), ("press", "input", "Tab"), ("rest", "700")),
+        "take": acts(("click", "button:has-text('Take')"), ("rest", "700")),
+        "empty": acts(("click", "button:has-text('Empty')"), ("rest", "700")),
+    },
+    {
+        "A": ["open", "gas", "take", "take", "words", "take", "empty", "electric", "take", "open", "take"],
+        "B": ["open", "take", "electric", "take", "gas", "words", "take", "empty", "open", "gas"],
+    },
+    warm=2,
+)
+
 APPLICATIONS = {
     app.name: app
     for app in (
         *(DJANGO, FLASK, SVELTE, ROUNDUP, DATASETTE, FOSSIL),
         *(MARIMO, NICEGUI, SQLADMIN, STARLETTE_ADMIN, DOKUWIKI, HGWEB, SQLITE_WEB, RADICALE),
         *(PANEL, DASH, MONEY, ADMINER, GITWEB, TIDDLYWIKI, SOLARA, PYWEBIO),
-        *(MEDIAWIKI, PHPLITEADMIN, HELPDESK, APPBUILDER),
+        *(MEDIAWIKI, PHPLITEADMIN, HELPDESK, APPBUILDER, PICCOLO, REMI),
     )
 }

@@ -1554,7 +1554,8 @@ class Socket:
     def _send(self, messages: list[Payload], *, again: bool = False) -> None:
         """Send messages and note their doubt; with `again`, also doubt that was noted before."""
         self._doubt_noted = self._doubt_noted and not again
-        due = messages or self._player.silent or self._player.close is not None
+        telling = any(_is_beat(one) is False for one in messages)  # a sign of life is right after anything
+        due = telling or self._player.silent or self._player.close is not None
         if due and self._player.ambiguous and not self._doubt_noted:
             self._doubt_noted = True
             if not self._on_doubt():

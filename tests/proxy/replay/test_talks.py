@@ -849,6 +849,32 @@ def test_each_answer_after_a_message_that_was_not_recorded_is_said_to_be_unsure(
         assert told == [("exact", False), ("miss", False), ("exact", True), ("exact", True)]
 
 
+def test_a_sign_of_life_is_sent_however_unsure_the_answer_after_it_is(tmp_path: Path) -> None:
+    """A page that counts the signs goes wrong without them."""
+    recorded_bytes(
+        tmp_path / "s",
+        "",
+        *(("server", "page"), ("client", "connected"), ("server", "3")),
+        *(("client", "see"), ("client", "gas"), ("server", "gas kettles")),
+    )
+    path = recorded_bytes(
+        tmp_path / "s",
+        "",
+        *(
+            ("client", "connected"),
+            ("server", "page"),
+            ("client", "see"),
+            ("client", "wood"),
+            ("server", "none"),
+        ),
+    )
+    with opened(path) as (gateway, peer, client):
+        assert hear(peer, client) == "page"
+        peer.sendall(client.send(TextMessage("connected")))
+        assert hear(peer, client) == "3"
+        assert not gateway.ledger.misses()
+
+
 def test_grounds_count_what_was_said_over_sockets(tmp_path: Path) -> None:
     with replayed(tmp_path / "s"), Snapshot.open(tmp_path / "s") as snapshot:
         matcher = Matcher(snapshot)

@@ -31,7 +31,7 @@ def strict_json(text: str) -> Any:
     an object, because the first one would be lost.
     """
     try:
-        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_members)
+        return json.loads(text, parse_constant=_no_number, object_pairs_hook=unique_members)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -40,7 +40,8 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object. Raise StandsTwice for one that stands twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         counts = Counter(name for name, _ in pairs)

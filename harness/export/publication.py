@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillweb.harness._parsing import strict_json
 from stillweb.harness.export.published import encrypt
 from stillweb.harness.export.published import publish as write_published
 from stillweb.harness.runs.run_files import ENCRYPTED, RunFiles, snapshots_now
-from stillweb.snapshots._os.atomic_write import atomic_folder
+from stillweb.snapshots._os.atomic_write import atomic_folder, is_below
 from stillweb.snapshots._os.random_access import ByteSource, MemorySource, chunks
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.opening import PUBLISHED
@@ -106,7 +106,7 @@ def pull(address: str, out: Path) -> list[str]:
                 f"{address}: no publication: it has no {PACKAGE} of Stillweb and not one .wacz file"
             )
         name = sealed[0].rpartition("/")[2] or address.rstrip("/").rpartition("/")[2]
-        if not _is_name(name):
+        if not is_below(name):
             raise DamagedInput(f"{address}: {name!r:.80} is not a name that a file can have here")
         wanted[name] = (RemoteSource(files[sealed[0]], name=f"{address}/{name}"), files[sealed[0]].sha256)
     else:
@@ -157,24 +157,18 @@ def _list(files: Mapping[str, RemoteFile], address: str) -> dict[str, Any] | Non
             f"{address}/{PACKAGE}: is not a list of published files: it has {place.size} bytes"
         )
     try:
-        value = json.loads(place.read(0, place.size))
+        value = strict_json(place.read(0, place.size).decode())
         if value.get("profile") != PUBLISHED:
             return None
         names = {PACKAGE}
         for resource in value["resources"]:
             name, known = resource["name"], {"path", "hash", "bytes", "blocks"} <= resource.keys()
-            if not known or name in names or not _SHA256.fullmatch(resource["hash"]) or not _is_name(name):
+            if not known or name in names or not _SHA256.fullmatch(resource["hash"]) or not is_below(name):
                 raise ValueError(f"resource {name!r:.80}")
             names.add(name)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedInput(f"{address}/{PACKAGE}: is not a list of published files: {error}") from error
     return dict(value)
-
-
-def _is_name(name: str) -> bool:
-    """Return True if a name leads to a file below any folder, on this system."""
-    lone = name.encode("utf-8", "replace").decode() != name  # half a surrogate pair
-    return not lone and not ({"", ".", ".."} & {*name.split("/")} or {os.sep, "\0"} - {"/"} & {*name})
 
 
 def _written(value: Mapping[str, Any]) -> bytes:

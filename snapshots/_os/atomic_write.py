@@ -121,3 +121,9 @@ def _lock(out: BinaryIO, path: Path, wait: bool) -> None:
         raise UsageError(f"{path}: is being written by another process") from None
     except OSError:
         return
+
+
+def is_below(name: str) -> bool:
+    """Return True if a name leads to a file below any folder, on this system."""
+    lone = name.encode("utf-8", "replace").decode() != name  # half a surrogate pair
+    return not lone and not ({"", ".", ".."} & {*name.split("/")} or {os.sep, "\0"} - {"/"} & {*name})

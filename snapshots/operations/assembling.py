@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stillweb.snapshots._os.atomic_write import sync_folder
+from stillweb.snapshots._os.atomic_write import is_below, sync_folder
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots._os.random_access import ByteSource, chunks
-from stillweb.snapshots.errors import UsageError, no_room
+from stillweb.snapshots.errors import DamagedInput, UsageError, no_room
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.remote import local
@@ -126,6 +126,10 @@ class Assembly:
             name = f"from-{name}"  # data-… names belong to the writer, which numbers them
         if not as_is:
             name = name.removesuffix(".gz").removesuffix(".zst") + ".gz"
+        if not is_below(name):
+            raise DamagedInput(
+                f"{self._archives[name].name}: its name leads out of the folder archive/ of a copy"
+            )
         path = self.root / "archive" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path

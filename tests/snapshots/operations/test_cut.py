@@ -3,12 +3,13 @@
 import gzip
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.operations.cut import ORIGIN, Needs, cut
 from stillweb.snapshots.operations.verifying import verify
 from stillweb.snapshots.profile import Profile
@@ -260,3 +261,18 @@ def test_what_was_said_over_web_sockets_is_kept(tmp_path: Path) -> None:
     with Snapshot.open(tmp_path / "part") as part:
         assert [c.url for c in part.captures()] == [f"{SITE}/1"]
         assert part.all_metadata(f"{SITE}/live") == [said]
+
+
+@pytest.mark.parametrize("climbs", ["../../../", "/", "down/../../../../"])
+def test_an_archive_whose_name_leads_elsewhere_is_not_copied_there(tmp_path: Path, climbs: str) -> None:
+    """A zip of somebody else's may name its files as it likes."""
+    source, hostile = site(tmp_path / "site"), tmp_path / "hostile.wacz"
+    elsewhere = str(tmp_path / "elsewhere").lstrip("/") if climbs == "/" else "elsewhere"
+    with zipfile.ZipFile(source) as given, zipfile.ZipFile(hostile, "w") as made:
+        name = next(one for one in given.namelist() if one.startswith("archive/"))
+        made.writestr(f"archive/{climbs}{elsewhere}.warc.gz", given.read(name))
+    found = places(hostile, f"{TWIN}/twin")
+    before = {*tmp_path.iterdir()}
+    with pytest.raises(DamagedInput, match=r"elsewhere\.warc\.gz: its name leads out of the folder archive/"):
+        cut(hostile, Needs(found), tmp_path / "cut")
+    assert {*tmp_path.iterdir()} == before

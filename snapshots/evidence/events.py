@@ -7,7 +7,7 @@ import json
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from sys import intern
@@ -48,6 +48,7 @@ _DOING = _SIGNING | set(
 MASK = (1 << 64) - 1
 MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
 LONG = 1024  # characters of a text that an event keeps
+COMPARED = 4  # events of a request, the last ones, among which an equal one is looked for
 SAY = "SAY"  # the method of messages over a web socket
 REFUSED = " refused"  # ends the type of a write that was refused
 Parameters = tuple[tuple[str, str], ...]
@@ -268,20 +269,22 @@ def flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
 
 
 class History:
-    """The events of one session at one site, in order. A place is a number of events: what came before the event of that number."""
+    """The events of one session at one site, in order. A place is a number of events: what came before the event of that number.
+
+    A session may stay and repeat itself: each event takes 40 bytes beside its own, which equal ones share.
+    """
 
     __slots__ = ("_chains", "_files", "_keys", "_places", "doubts", "events", "marks")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = []
         # by place, a number for all that happened before: files, which a page's parts bring in, in any order
-        self.marks: list[int] = [0]
+        self.marks = array("Q", [0])
         self._files = 0  # the sum of the numbers of files
         self.doubts: list[int] = []  # places of the writes whose answers are doubtful
-        # by type; arrays, as a session that stays may have thousands of one type
-        self._places: dict[str, array[int]] = {}
+        self._places: dict[str, array[int]] = {}  # by type
         self._chains: dict[str, array[int]] = {}  # the same as `marks`, of one type alone
-        self._keys: dict[int, list[int]] = {}  # places by key
+        self._keys: dict[int, array[int]] = {}  # places by key
         for event in events:
             self.add(event)
 
@@ -305,7 +308,10 @@ class History:
                 self.add(one)
             return
         self._places.setdefault(event.type, array("L")).append(len(self.events))
-        self._keys.setdefault(event.key, []).append(len(self.events))
+        before = self._keys.setdefault(event.key, array("L"))
+        equal = (self.events[place] for place in before[: -COMPARED - 1 : -1])
+        event = next((one for one in equal if one == event), event)
+        before.append(len(self.events))
         chain = self._chains.setdefault(event.type, array("Q", [0]))
         chain.append(mix(chain[-1], event.done))
         if event.kind == "asset":
@@ -349,6 +355,6 @@ class History:
         found.sort()
         return found
 
-    def asked(self, key: int) -> list[int]:
+    def asked(self, key: int) -> Sequence[int]:
         """Return the places of the events of one request."""
-        return self._keys.get(key, [])
+        return self._keys.get(key, ())

@@ -347,7 +347,8 @@ def _names_in_body(parsed: ParsedRequest) -> Names:
     left, names = [body.value], dict[str, None]()
     for value in left:
         if isinstance(value, dict):
-            names |= dict.fromkeys(value)
+            for name in value:  # one by one: `names |= value` holds the interpreter for 10 ms with 55,000
+                names[name] = None
             value = list(value.values())
         if isinstance(value, list):  # else a body that is one number or text
             left += (item for item in value if isinstance(item, (dict, list)))
@@ -408,8 +409,10 @@ class Names(tuple[str, ...]):
 
     @cached_property
     def pieces(self) -> list[tuple[list[str], str, list[str]]]:
-        left, found = iter(dict.fromkeys(self)), []
-        while some := list(islice(left, 1000)):
+        names, seen, found = iter(self), set[str](), []
+        while listed := list(islice(names, 1000)):
+            some = [name for name in dict.fromkeys(listed) if name not in seen]
+            seen.update(some)
             short = "\n".join([name for name in some if len(name) <= SHORT])
             found.append((some, short, [name for name in some if len(name) > SHORT]))
         return found

@@ -27,7 +27,7 @@ from typing import Any, Self
 
 import msgspec
 
-from stillweb.harness._parsing import problem
+from stillweb.harness._parsing import problem, unique_members
 from stillweb.snapshots._os.atomic_write import naming, sync_folder
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import full_disk, write_whole
@@ -264,13 +264,13 @@ class Trace:
 
 
 # Endpoints' words for an answer that ends at the limit of tokens.
-_CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
+CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"}
 
 
 def _is_cut_off(event: Event) -> bool:
     """Return True if a `model` event is an answer to the agent that the limit of tokens cut off."""
     finish = str((event.get("reply") or {}).get("finish") or "").lower()
-    return event.get("purpose") == "agent" and finish in _CUT_OFF
+    return event.get("purpose") == "agent" and finish in CUT_OFF
 
 
 def hash_events(events: Iterable[Event]) -> str:
@@ -311,8 +311,17 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON for hashing. Raise ValueError, also for numbers that no double holds, or RecursionError."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_number, parse_int=_integer)
+    """Parse JSON for hashing. Raise RecursionError or ValueError, also for what a hash could not cover.
+
+    That are numbers that no double holds, and a member that stands twice in an object.
+    """
+    return json.loads(
+        text,
+        parse_constant=_no_number,
+        parse_float=_number,
+        parse_int=_integer,
+        object_pairs_hook=unique_members,
+    )
 
 
 def _no_number(name: str) -> Any:

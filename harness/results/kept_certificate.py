@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.trace import canonical
+from stillweb.harness.trace import canonical, read_json
 from stillweb.snapshots.errors import DamagedInput
 
 NAME = "certificate.json"
@@ -31,11 +31,11 @@ def read_kept(path: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = read_json(file.read_text(encoding="utf-8"))
         traces = [attempt["trace"] for attempt in value["attempts"].values()]
         if value["hash"] != hash_of(value) or not all(isinstance(one, str) for one in traces):
             raise ValueError("its hash is not that of its content")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedInput(f"{file}: not a certificate: {error}; `stillweb score` makes it anew") from error
     return dict(value)
 

@@ -330,7 +330,7 @@ def _kept(path: Path, header: Event, evaluator: Evaluator) -> list[Event] | None
     trace = read_trace(path)
     if canonical(hashed_part(trace.header)) != canonical(hashed_part(header)):
         return None
-    if judging.scoring_failed(trace.last("score")):
+    if judging.scoring_failed(trace.last("score")) or judging.why_judge_failed(trace):
         return None
     lines = judging.rescore(trace, evaluator)
     return list(trace.events) if lines == [trace.header, *trace.events] else None

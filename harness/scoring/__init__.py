@@ -27,14 +27,14 @@ Message = Mapping[str, Any]  # a Chat Completions message: {"role": …, "conten
 
 
 class JudgeFailed(StillwebError):
-    """Error for a judge that gave no answer (a refusal, an outage). Only the judge's part of a score is missing."""
+    """Error for a judge that gave no whole answer (a refusal, an outage, a limit). Only its part of a score is missing."""
 
 
 class Judge(Protocol):
     """Model that judges. The harness supplies a taped client, tests a function."""
 
     def complete(self, messages: Sequence[Message], model: str, temperature: float) -> str:
-        """Return the text of the model's answer. Raise JudgeFailed if there is none."""
+        """Return the text of the model's answer. Raise JudgeFailed if there is none, or no whole one."""
         ...
 
 
@@ -198,6 +198,8 @@ def score(task: Task, answer: str | None, context: Context | None = None) -> Sco
     try:
         found = _sound(scorer(task, answer, context or Context()))
         return found if is_packaged(task.scorer) else _as_read_back(found)
+    except JudgeFailed as error:
+        return score_without_answer(task, "unparsable", f"the judge failed: {error}", fault="judge")
     except StillwebError:
         raise
     # foreign code (which may even exit) or odd texts: the failure is reported and counted, and the run

@@ -27,7 +27,7 @@ from stillweb.harness.scoring import (
 )
 from stillweb.harness.scoring.value_search import ToolOutputIndex
 from stillweb.harness.task import Task
-from stillweb.harness.trace import Event, Trace, TraceWriter, digest
+from stillweb.harness.trace import CUT_OFF, Event, Trace, TraceWriter, digest
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +48,11 @@ _REASONS = {
     "unsolvable": "the snapshot lacks what the task needs",
 }
 _FAILED = "scoring failed: "
+# Endpoints' words for an answer that they stopped before its end
+_STOPPED = CUT_OFF | {
+    *("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal"),
+    *("error", "abort", "cancelled", "incomplete", "insufficient_system_resource", "other"),
+}
 
 
 class NotHeld(StillwebError):
@@ -119,7 +124,7 @@ class _TracingJudge:
             raise JudgeFailed(reason) from error
         request = {"digest": key, "new": [dict(m) for m in messages]}
         self._trace.write("model", purpose="judge", api="chat", model=model, request=request, **answer)
-        return str(answer["reply"]["text"] or "")
+        return _whole_text(answer["reply"])
 
 
 class _Noted:
@@ -160,7 +165,15 @@ class _RecordedJudge:
         self.used.append(event)
         if event["event"] == "evidence":
             raise JudgeFailed(event["problem"])
-        return str(event["reply"]["text"] or "")
+        return _whole_text(event["reply"])
+
+
+def _whole_text(reply: Mapping[str, Any]) -> str:
+    """Return the text of a judge's reply. Raise JudgeFailed if its endpoint stopped it, as its end may take a verdict back."""
+    finish = str(reply.get("finish") or "")
+    if finish.lower() in _STOPPED:
+        raise JudgeFailed(f"its endpoint stopped the answer before its end ({finish})")
+    return str(reply["text"] or "")
 
 
 def _of_judge(event: Event) -> bool:

@@ -112,7 +112,7 @@ def test_a_line_that_is_not_json_is_named(trace_path, tmp_path):
         read_trace(path)
 
 
-@pytest.mark.parametrize("odd", ["NaN", "-Infinity", "1e999", "9" * 400, "[" * 100_000])
+@pytest.mark.parametrize("odd", ["NaN", "-Infinity", "1e999", "9" * 400, "[" * 100_000, '{"a": 1, "a": 2}'])
 def test_a_number_that_no_hash_can_hold_is_no_json(trace_path, tmp_path, odd):
     path = tmp_path / "t.jsonl"
     score = trace_path.read_bytes().rsplit(b'"em":', 1)

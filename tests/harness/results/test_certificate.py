@@ -326,7 +326,12 @@ def test_a_certificate_that_was_altered_is_made_anew_and_not_shown(tmp_path, cap
     write_certificate(files.path)
     kept = files.path / "certificate.json"
     before = kept.read_bytes()
-    for old, new in ((b'"mean": 1.0', b'"mean": 0.9'), (b'"refused": 0', b'"refused": 1')):
+    twice = b'"mean": 0.9, "mean": 1.0'  # of which parsers take the last one, and people read the first
+    for old, new in (
+        (b'"mean": 1.0', b'"mean": 0.9'),
+        (b'"refused": 0', b'"refused": 1'),
+        (b'"mean": 1.0', twice),
+    ):
         kept.write_bytes(before.replace(old, new))
         assert kept.read_bytes() != before
         assert call(capsys, "report", files.path)[0] == 3

@@ -177,7 +177,7 @@ def test_a_judge_is_asked_where_that_is_wanted(
     assert read_trace(RunFiles(exact).trace_path("right", 1)).of("model") == []
     write_certificate(exact)
     assert certify(exact, times=1).differences == ()
-    assert sum(name.startswith("scoring failed") for name in failures(tmp_path / "four")) == 1
+    assert sum(name.startswith("the judge failed") for name in failures(tmp_path / "four")) == 1
     assert sorted(path.name for path in files.path.rglob("*")) == before
 
 

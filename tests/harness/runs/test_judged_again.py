@@ -14,6 +14,7 @@ from stillweb.harness.results.summary import summarise
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.scoring.judging import Evaluator, rescore
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from stillweb.harness.view.export import write_report
@@ -197,3 +198,24 @@ def test_a_judge_that_is_down_costs_its_part_and_is_asked_again_alone(
     assert ASKED == ["deep"]
     assert (read_trace(files.trace_path("deep", 1)).last("score") or {})["metrics"]["step_accuracy"] == 1
     assert write_certificate(files.path)["hash"] != certificate["hash"]
+
+
+@pytest.mark.slow
+def test_a_judgement_that_its_endpoint_stopped_is_none(judge: Endpoint, tmp_path: Path) -> None:
+    """A verdict may stand before the end, and be taken back there; APIs name the stop in words of their own."""
+    env = {"GRADER_BASE_URL": judge.url, "GRADER_MODEL": "judge", "GRADER_PARAMS": '{"max_tokens": 9}'}
+    agent = "tests.harness.runs.test_judged_again:Teller"
+    settings = Settings(agent=agent, contracts=(), env=env)
+    files = start_run(tmp_path / "run", settings, [Task("even", "even?", "Alpha", "judge")])
+    run_attempts(files.path, display=SilentDisplay())
+    path = files.trace_path("even", 1)
+    written = path.read_text()
+    expected = {"length": "unparsable", "MAX_TOKENS": "unparsable", "content_filter": "unparsable"}
+    for finish, status in {**expected, "stop": "scored", "end_turn": "scored", "completed": "scored"}.items():
+        path.write_text(written.replace('"finish":"length"', f'"finish":"{finish}"'))
+        assert rescore(read_trace(path), Evaluator(env=env))[-1]["status"] == status
+    path.write_text(written)
+    assert summarise(files.path).unjudged == (
+        ("even.1", "the judge failed: its endpoint stopped the answer before its end (length)"),
+    )
+    assert certify(files.path, times=1).differences == ()

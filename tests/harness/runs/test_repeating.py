@@ -114,7 +114,7 @@ def test_a_judge_that_failed_is_counted_repeats_as_such_and_is_asked_again_on_re
         assert summarise(files.path).statuses["unparsable"] == 1
         score = read_trace(files.trace_path("bird", 1)).last("score")
         assert score is not None
-        assert "scoring failed: " in score["detail"]["problems"][0]
+        assert score["detail"]["problems"][0].startswith("the judge failed: ")
         assert "status 401" in score["detail"]["problems"][0]
         outcome = certify(files.path, times=1)
         assert outcome.holds, outcome.differences

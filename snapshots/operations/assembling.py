@@ -17,7 +17,7 @@ from typing import Any, Self
 from stillweb.snapshots._os.atomic_write import is_below, sync_folder
 from stillweb.snapshots._os.locking import lock_directory
 from stillweb.snapshots._os.random_access import ByteSource, chunks
-from stillweb.snapshots.errors import DamagedInput, UsageError, no_room
+from stillweb.snapshots.errors import DISK, DamagedInput, UsageError, no_room
 from stillweb.snapshots.index.cdxj import Index, is_capture, parse_line
 from stillweb.snapshots.profile import Profile
 from stillweb.snapshots.remote import local
@@ -126,12 +126,22 @@ class Assembly:
             name = f"from-{name}"  # data-… names belong to the writer, which numbers them
         if not as_is:
             name = name.removesuffix(".gz").removesuffix(".zst") + ".gz"
-        if not is_below(name):
-            raise DamagedInput(
-                f"{self._archives[name].name}: its name leads out of the folder archive/ of a copy"
-            )
         path = self.root / "archive" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if not is_below(name):
+                raise ValueError("it leads out of it")
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+        ) as error:  # too long, too deep, or below another file's name
+            if isinstance(error, OSError) and error.errno in DISK:
+                raise
+            where = self._archives[name].name
+            raise DamagedInput(
+                f"{where}: no file of a copy's folder archive/ can have its name: {error}"
+            ) from error
         return path
 
     def finish(

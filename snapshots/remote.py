@@ -600,6 +600,8 @@ class OciStore:
         ask = type(self._client).do_request.__wrapped__
         try:
             answer = ask(self._client, url, method, stream=True, **how)
+        except requests.RequestException:  # of which some are a ValueError
+            raise
         except (ValueError, AttributeError) as error:  # oras without credentials for the registry's challenge
             raise MissingCapability(
                 f"{self.address}: access denied. Check the credentials of this store (`docker login {self._host}`)."
@@ -657,7 +659,9 @@ class OciStore:
             if self._do("HEAD", f"blobs/sha256:{sha256}", (200, 404)).status_code == 200:
                 return False
             begun = self._do("POST", "blobs/uploads/", (202,))
-            to = begun.headers["Location"]
+            to = begun.headers.get("Location")
+            if to is None:
+                raise DamagedInput(f"{self.address}: the registry names no place to send a file to")
             with source.open("rb") as data:
                 self._do(
                     "PUT",

@@ -416,6 +416,23 @@ def test_a_hostile_manifest_is_refused_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ((), "names no place to send a file to"),
+        ((("Location", "http://[::1/"),), "the store fails: InvalidURL"),
+    ],
+)
+def test_a_registry_that_takes_no_file_is_told(
+    place: tuple[tuple[str, str], ...], words: str, sealed: Path, tmp_path: Path
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        return Answer(202, headers=place) if asked.method == "POST" else Answer(404)
+
+    with Origin(answer) as registry, pytest.raises(StillwebError, match=words):
+        publish_to(sealed, f"oci://127.0.0.1:{registry.port}/lab/site:v1")
+
+
 def drop_bucket(s3: Any, name: str) -> None:
     for item in s3.list_objects_v2(Bucket=name)["Contents"]:
         s3.delete_object(Bucket=name, Key=item["Key"])

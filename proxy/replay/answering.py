@@ -437,7 +437,12 @@ class Answerer:
         if lookup.verdict == HANGS:
             return delayed_reply(self, request, state, lookup.rule)
         if lookup.capture is None and lookup.failed is None and opens_socket(request):
-            return self.miss(request, state, None, "no web socket was recorded there")
+            return self.miss(
+                request,
+                state,
+                None,
+                "no web socket was recorded there, or none with a subprotocol that the client offers",
+            )
         if lookup.capture is None:
             return self._answer_derived(request, state, lookup)
         told = lookup

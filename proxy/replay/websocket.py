@@ -14,6 +14,7 @@ from stillweb.proxy.replay.websocket_player import (
     RecordedConversations,
     Secrets,
     Socket,
+    chosen_protocol,
     drawn_sessions,
     found_at,
     message_differences,
@@ -59,7 +60,7 @@ class SessionSocket:
     def begin(cls, answerer: Answerer, request: Request, state: SessionState) -> SessionSocket | None:
         """Open a recorded web socket and write its handshake to the ledger, unless a fault refuses it.
 
-        Return None if no web socket was recorded at that address.
+        Return None if no web socket was recorded at that address, or only ones with subprotocols that the client does not offer.
         """
         drawing = answerer.matcher.drawing
         found = found_at(
@@ -67,17 +68,18 @@ class SessionSocket:
         )
         confidence = 1.0 if found.sure else OTHER_SECRET if found.rule == "redacted" else DRAWN
         presumed = answerer.accept == "rule" and confidence >= answerer.min_confidence
-        if not found.conversations or not (found.sure or presumed):
+        talks = [one for one in found.conversations if chosen_protocol(request, one.protocol) is not None]
+        if not talks or not (found.sure or presumed):
             return None
         # pages that draw a session id have different addresses: the first recorded one represents them
-        address = found.conversations[0].url
+        address = talks[0].url
         turn = state.sockets.get(address, 0)
         state.sockets[address] = turn + 1
         socket_messages = answerer.matcher.socket_messages
         given = partial(_named, answerer, state, {}) if answerer.accept == "rule" else None
-        known = tuple((one.url, one.session, one.begin) for one in found.conversations)
+        known = tuple((one.url, one.session, one.begin) for one in talks)
         player = Player(
-            answerer.talks.setdefault(known, RecordedConversations(found.conversations)),
+            answerer.talks.setdefault(known, RecordedConversations(talks)),
             turn,
             lambda one: [(c.begin, c.key) for c in socket_messages.writes(one.url, one.session)],
             given,

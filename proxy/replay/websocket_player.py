@@ -1294,7 +1294,9 @@ def _in_places_of(stored: str, asked: str) -> str:
     names = {name: value for name, value in _pairs(stored) if PSEUDONYM_TEXT.fullmatch(value)}
     start, _, query = asked.partition("?")
     pairs = (one.partition("=") for one in query.split("&"))
-    return f"{start}?" + "&".join(f"{name}{is_}{names.get(name, value)}" for name, is_, value in pairs)
+    return f"{start}?" + "&".join(
+        f"{name}{is_}{value and names.get(name, value)}" for name, is_, value in pairs
+    )
 
 
 def _values(stored: str, asked: str) -> dict[str, str]:
@@ -1327,18 +1329,25 @@ def is_socket_request(request: Request) -> bool:
     )
 
 
-def handshake(request: Request, protocol: str) -> bytes:
-    """Return the head of the 101 response."""
-    key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
-    accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
+def chosen_protocol(request: Request, recorded: str) -> str | None:
+    """Return the subprotocol of a client's offer that the recorded server chose, "" if it chose none; None if it is not offered."""
     # some hold a key
     offered, public = (
         [one.strip() for one in (asked.header("sec-websocket-protocol") or "").split(",")]
         for asked in (request, mask(request))
     )
-    recorded = PSEUDONYM_TEXT.sub(MASK, protocol)
-    known = bool(protocol) and recorded in public
-    chosen = f"Sec-WebSocket-Protocol: {offered[public.index(recorded)]}\r\n" if known else ""
+    known = PSEUDONYM_TEXT.sub(MASK, recorded)
+    if known and known not in public:
+        return None
+    return offered[public.index(known)] if known else ""
+
+
+def handshake(request: Request, protocol: str) -> bytes:
+    """Return the head of the 101 response."""
+    key = (request.header("sec-websocket-key") or "").encode("latin-1", "replace")
+    accept = base64.b64encode(hashlib.sha1(key + _GUID.encode()).digest()).decode()
+    subprotocol = chosen_protocol(request, protocol)
+    chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {accept}\r\n{chosen}\r\n"

@@ -45,5 +45,6 @@ def test_a_refused_handshake_is_refused_again_and_answers_no_page(tmp_path: Path
             assert [ask(path, *handshake) for path in ("/both", "/socket", "/page")] == ["403", "403", "504"]
             assert [ask(path) for path in ("/both", "/socket", "/page")] == ["200", "504", "200"]
         entries = list(gateway.ledger)
-        assert {entry["why"] for entry in entries if "why" in entry} == {"no web socket was recorded there"}
+        (why,) = {entry["why"] for entry in entries if "why" in entry}
+        assert why.startswith("no web socket was recorded there")
         assert [entry["ambiguous"] for entry in entries] == [False] * len(entries)

@@ -514,6 +514,40 @@ def test_a_subprotocol_that_holds_a_key_is_chosen_again(offered: str, chosen: st
     assert head.endswith(f"=\r\n{field}\r\n")
 
 
+@pytest.mark.parametrize(("offered", "status"), [("b, a", b"101"), ("c", b"504"), ("", b"504")])
+def test_a_socket_is_another_one_without_the_subprotocol_that_was_chosen(
+    tmp_path: Path, offered: str, status: bytes
+) -> None:
+    path = recorded_bytes(tmp_path / "s", "a", ("server", "hello in a"))
+    assert shaken(path, "/ws", {"Sec-WebSocket-Protocol": offered} if offered else {}) == status
+
+
+def test_no_secret_at_all_is_not_another_secret(tmp_path: Path) -> None:
+    token = Redactor(b"k" * 32).pseudonym("q7Xf29LmZ4tRb81KcW0vYd6N")
+    with Writer.open(tmp_path / "s") as writer:
+        url = f"http://{HOST}/ws?token={token}"
+        said = [{"from": "server", "text": "hello ada"}]
+        writer.metadata(url, {"url": url, "session": "s", "begin": writer.event("s"), "messages": said})
+    for asked, status in (("w8rT5yU1oPsB7QcDq9xT2vLm", b"101"), ("", b"504")):
+        assert shaken(tmp_path / "s", f"/ws?token={asked}", {}) == status
+
+
+def shaken(path: Path, target: str, fields: dict[str, str]) -> bytes:
+    """The status of the answer to a socket's handshake."""
+    sent = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"} | fields
+    lines = [f"GET {target} HTTP/1.1", f"Host: {HOST}", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
+    head = "\r\n".join((*lines, *(f"{n}: {v}" for n, v in sent.items()), "", ""))
+    with (
+        Snapshot.open(path) as snapshot,
+        Gateway(snapshot) as gateway,
+        socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer,
+    ):
+        peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        assert b" 200 " in peer.recv(4096)
+        peer.sendall(head.encode())
+        return peer.recv(4096).split()[1]
+
+
 @contextmanager
 def opened(
     path: Path, *, accept: str = "rule", least: float = SERVED, protocols: tuple[str, ...] = ()

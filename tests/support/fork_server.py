@@ -252,6 +252,7 @@ def _server(variables: Variables, loaded: str) -> socket.socket:
 
 def serve(number: int, loaded: tuple[str, ...]) -> str:
     """Fork for each order that arrives, until the orders' socket is closed. Return, in the fork, the program to run."""
+    gc.disable()  # modules stay: looking for garbage among them is a tenth of loading them
     for name in loaded:
         importlib.import_module(name)
     os.fsync = lambda descriptor: None  # as in the tests themselves
@@ -266,6 +267,7 @@ def serve(number: int, loaded: tuple[str, ...]) -> str:
     # looked for here once: the names of some thousand modules lie in as many pages, which a fork would copy
     ours = [name for name in sys.modules if name.split(".")[0] == "tests"]
     gc.freeze()
+    gc.enable()
     orders = socket.socket(fileno=number)
     while True:
         data, files, *_ = socket.recv_fds(orders, 1 << 20, 64)

@@ -46,6 +46,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's backgr
 # No test cuts the power, and a snapshot waits for the disk six times, some 15 ms each.
 os.fsync = lambda descriptor: None
 
+# Files in memory cost a twentieth less processor time than on a disk, and no waiting for it. A run makes half a gigabyte.
+MEMORY = Path("/dev/shm")
+if (
+    MEMORY.is_dir()
+    and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    and shutil.disk_usage(MEMORY).free > 4 << 30
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 # Playwright's driver starts in two thirds of the processor time when V8 finds it compiled.
 os.environ.setdefault("NODE_COMPILE_CACHE", str(Path(tempfile.gettempdir()) / f"stillweb-node-{os.getuid()}"))
 os.environ.setdefault("NODE_OPTIONS", "--max-semi-space-size=64")

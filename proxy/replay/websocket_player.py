@@ -34,7 +34,7 @@ from stillweb.snapshots.identity.drawn_ids import DRAWN
 from stillweb.snapshots.identity.echoes import Echo, echoes, repeated_values, with_echoes
 from stillweb.snapshots.identity.irrelevant import is_sign_of_life
 from stillweb.snapshots.identity.keys import parse, request_key
-from stillweb.snapshots.identity.moments import with_moments
+from stillweb.snapshots.identity.moments import stamps_apart, with_moments, with_stamps
 from stillweb.snapshots.identity.numbering import (
     WORD,
     ids_apart,
@@ -526,6 +526,7 @@ class _Learned:
     ids: dict[str, str] = field(default_factory=dict)  # recorded id -> the client's
     # recorded number or name in a count -> the client's
     numbers: dict[object, object] = field(default_factory=dict)
+    stamps: dict[str, str] = field(default_factory=dict)  # recorded timestamp -> the client's
     echoes: list[Echo] = field(default_factory=list)  # values that the server repeats
     rules: dict[str, None] = field(default_factory=dict)  # ids of the rules, in the order of their use
 
@@ -537,6 +538,7 @@ class _Learned:
     def add(self, other: _Learned) -> None:
         self.ids.update(other.ids)
         self.numbers.update(other.numbers)
+        self.stamps.update(other.stamps)
         self.echoes += other.echoes
         self.rules.update(other.rules)
 
@@ -727,6 +729,7 @@ class Player:
             own.update(ids)
             if timed is not known_ids:
                 learned.rules["timestamp"] = None
+                learned.stamps |= stamps_apart(stored, known_ids)
         return None if known is not known_ids and found else found
 
     def _skip_signs_of_life(self) -> bool:
@@ -1049,11 +1052,10 @@ class Player:
         return alike
 
     def _with_own_ids(self, messages: list[Payload]) -> list[Payload]:
-        """Replace recorded ids by the client's own in messages to send."""
+        """Replace recorded ids and timestamps by the client's own in messages to send."""
         learned = self._alive[0].learned
-        own = [
-            self._with_own_counts(_echoing(renumbered(one, learned.ids), learned.echoes)) for one in messages
-        ]
+        timed = (with_stamps(one, learned.stamps) for one in messages)
+        own = [self._with_own_counts(_echoing(renumbered(one, learned.ids), learned.echoes)) for one in timed]
         self._named.update(plain_id(value) for one in own for value in ids_in(one))
         return own
 

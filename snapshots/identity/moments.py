@@ -9,7 +9,7 @@ set to the recording.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice, zip_longest
 from typing import overload
 
@@ -56,6 +56,21 @@ def with_moments(stored: Payload, message: Payload, passed: float, now: float) -
         return message
     moved = "".join((*parts, text[end:]))
     return moved if isinstance(message, str) else moved.encode("latin-1")
+
+
+def stamps_apart(stored: Payload, message: Payload) -> dict[str, str]:
+    """Return the timestamps of a recorded message by those of a client's that differ."""
+    pairs = islice(zip(_stamps(_text(stored)), _stamps(_text(message)), strict=False), MOST)
+    return {one[0]: other[0] for one, other in pairs if one[0] != other[0]}
+
+
+def with_stamps(message: Payload, own: Mapping[str, str]) -> Payload:
+    """Return a server's message with a client's timestamps in place of the recorded ones that it repeats."""
+    text = _text(message)
+    if not any(stamp in text for stamp in own):
+        return message
+    text = _STAMP.sub(lambda match: own.get(match[0], match[0]), text)
+    return text if isinstance(message, str) else text.encode("latin-1")
 
 
 def tells_moment(text: str) -> bool:

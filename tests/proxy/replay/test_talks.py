@@ -1095,7 +1095,8 @@ def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
         event = {"type": "click", "isTrusted": True, "timeStamp": clock}
         return json.dumps({"id": number, "date": moment, "data": event})
 
-    messages = ((True, click(OWN[0], "2026-01-01T00:00:00.123Z", 7203)), (False, f"done {OWN[0]}"))
+    then = "2026-01-01T00:00:00.123Z"
+    messages = ((True, click(OWN[0], then, 7203)), (False, f"done {OWN[0]}, asked at {then}"))
     said = tuple(RecordedMessage(*one, moment=MOMENT.timestamp()) for one in messages)
     talk = Conversation("http://h/", "s", 1, said)
     one = Player(
@@ -1105,7 +1106,8 @@ def test_a_message_may_differ_in_ids_moments_and_clocks_at_once() -> None:
         now=lambda: MOMENT.timestamp() + 60 * 86_400,
     )
     later = (MOMENT + timedelta(days=60)).strftime("%Y-%m-%dT%H:%M:%S.456Z")
-    assert one.receive(click(OWN[1], later, 11657.09999999404)) == [f"done {OWN[1]}"]
+    told = one.receive(click(OWN[1], later, 11657.09999999404))
+    assert told == [f"done {OWN[1]}, asked at {later}"]
     assert (one.ambiguous, one.rules) == (True, "timestamp+visit-id+clock")
 
 

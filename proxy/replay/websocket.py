@@ -84,6 +84,7 @@ class SessionSocket:
             lambda one: [(c.begin, c.key) for c in socket_messages.writes(one.url, one.session)],
             given,
             state.named,
+            most=min(confidence, DRAWN),
         )
         if not found.sure:
             state.session.draws(drawn_sessions(player.url, request.url, partial(_given, answerer, state)))

@@ -572,7 +572,8 @@ class Player:
     all sockets of the session.
 
     `url` is the address of the conversation that is followed at first. `ambiguous` is set once the conversations that
-    still fit differ in the server's next messages, or a message was not recorded here. `long`: a turn may take seconds.
+    still fit differ in the server's next messages, or a message was not recorded here; an answer's confidence is `most` at most
+    then. `long`: a turn may take seconds.
     """
 
     def __init__(
@@ -583,6 +584,7 @@ class Player:
         given: Callable[[str], bool] | None = None,
         named: set[str] | None = None,
         now: Callable[[], float] = time.time,
+        most: float = DRAWN,
     ) -> None:
         self._known = [
             _Followed(one, _waiting(one, written(one)), one.looks, _Learned())
@@ -613,7 +615,7 @@ class Player:
         self._recorded = recorded
         self.long = sum(len(one.messages) for one in self._known) > LONG
         self._client_messages = ClientMessages()
-        self._most = DRAWN  # the highest confidence of a doubted answer
+        self._most = most
         self.protocol = own.recorded.protocol
         self.url = own.recorded.url
 
@@ -664,7 +666,7 @@ class Player:
             own = renumbered(message, _turned(one.learned.ids))
             stored = one.messages[one.client_places()[self._count]].what
             if self._same(one.recorded.url, stored, own) is None:
-                self._most = OTHER_SECRET
+                self._most = min(self._most, OTHER_SECRET)
         fits = fits or doubtful
         if not fits:
             # the real server would have received it, and may answer otherwise from here on

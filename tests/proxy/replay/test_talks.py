@@ -532,6 +532,18 @@ def test_no_secret_at_all_is_not_another_secret(tmp_path: Path) -> None:
         assert shaken(tmp_path / "s", f"/ws?token={asked}", {}) == status
 
 
+def test_an_answer_to_another_secret_is_no_surer_than_its_socket(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "s") as writer:
+        for secret, name in (("q7Xf29LmZ4tRb81KcW0vYd6N", "ada"), ("w8rT5yU1oPsB7QcDq9xT2vLm", "bob")):
+            url = f"http://{HOST}/ws?token={Redactor(b'k' * 32).pseudonym(secret)}"
+            said = [{"from": "server", "text": f"hello {name}"}]
+            writer.metadata(url, {"url": url, "session": "s", "begin": writer.event("s"), "messages": said})
+    with Snapshot.open(tmp_path / "s") as snapshot, Gateway(snapshot) as gateway:
+        with spoken(gateway, HOST, "/ws?token=Zk3Lx9Qw2Er5Ty8Ui1Op4As7") as (peer, client):
+            assert hear(peer, client) in ("hello ada", "hello bob")
+        assert [entry["confidence"] <= 0.7 for entry in gateway.ledger.entries()] == [True, True]
+
+
 def shaken(path: Path, target: str, fields: dict[str, str]) -> bytes:
     """The status of the answer to a socket's handshake."""
     sent = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"} | fields

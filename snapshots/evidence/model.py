@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import product
+from itertools import product, repeat
 from typing import NamedTuple
 
 from stillweb.snapshots.cache import cached
@@ -34,7 +34,9 @@ ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
-FOLDED = 1 << 18  # events of folded histories that are kept, each in some 100 bytes
+FOLDED = (
+    1 << 18
+)  # events of folded histories that are kept, each in some 100 bytes, and states of observations
 SAMPLED = 16  # answers that tell which words are usual
 # parameters whose values name things; numbers of a path are called #0 …
 _NAMING = re.compile(r"#\d+|.*(?:id|pk)", re.IGNORECASE)
@@ -197,6 +199,9 @@ class Model:
         for key, target in self.targets.items():
             self.siblings[target.event.type].append(key)
         self._fits: dict[tuple[int, Chosen, str], Fit] = {}
+        # fits by the states of the observations, numbered, and the numbers that these hold
+        self._by_states: dict[tuple[int, tuple[int, ...]], Fit] = {}
+        self._numbered = 0
         self._folds: dict[tuple[int, Chosen, str], tuple[list[int], list[int], list[float]]] = {}
         self._folded_events = 0
         self._candidates: dict[int, Candidates] = {}
@@ -445,14 +450,26 @@ class Model:
         memo = key, chosen, reduction
         found = self._fits.get(memo)
         if found is None:
-            found = self._fits[memo] = self._fitted(*memo)
+            states: dict[Hashable, int] = {}
+            observed = self._states(key, chosen, reduction)
+            parted = tuple([states.setdefault(state, len(states)) for state in observed])
+            fit = self._by_states.get((key, parted))
+            if fit is None:
+                self._numbered += len(parted)
+                if self._numbered > FOLDED:
+                    self._by_states.clear()
+                    self._numbered = len(parted)
+                fit = self._by_states[key, parted] = self._fitted(key, parted)
+            answers = {state: fit.answers[number] for state, number in states.items()}
+            found = self._fits[memo] = fit._replace(answers=answers)
         return found
 
-    def _fitted(self, key: int, chosen: Chosen, reduction: str) -> Fit:
+    def _fitted(self, key: int, parted: tuple[int, ...]) -> Fit:
+        """Return how well states explain the recorded answers, by numbers of the states in which they were given."""
         answers: dict[Hashable, Counter[int]] = {}
         seen = set[int]()
         log, returned, fresh = 0.0, priors.RETURNED, priors.FRESH
-        for o, state in self._states(key, chosen, reduction):
+        for o, state in zip(self.targets[key].observations, parted, strict=True):
             known = answers.get(state)
             if known is not None:
                 chance = known[o.answer] / known.total()
@@ -476,24 +493,23 @@ class Model:
             seen.add(o.answer)
         return Fit(log, returned / (returned + fresh), answers)
 
-    def _states(self, key: int, chosen: Chosen, reduction: str) -> Iterator[tuple[Observation, Hashable]]:
-        """Yield the observations of a request with the state of each."""
+    def _states(self, key: int, chosen: Chosen, reduction: str) -> Iterator[Hashable]:
+        """Yield the state of each observation of a request."""
         target = self.targets[key]
         if not chosen:
-            for o in target.observations:
-                yield o, 0
+            yield from repeat(0, len(target.observations))
             return
         chosen, named = _parted(chosen)
         folded: dict[int, tuple[list[int], list[int], list[float]]] = {}
         for o in target.observations:
             found = folded.get(id(o.history))
             if not chosen:
-                yield o, _with_parts(0, named, o.parts)
+                yield _with_parts(0, named, o.parts)
                 continue
             if found is None:
                 found = folded[id(o.history)] = self._folded(o.history, target.event, chosen, reduction)
             places, states, _ = found
-            yield o, _with_parts(states[bisect_left(places, o.place)], named, o.parts)
+            yield _with_parts(states[bisect_left(places, o.place)], named, o.parts)
 
     def _folded(
         self, history: History, target: Event, chosen: Chosen, reduction: str

@@ -121,7 +121,7 @@ def convert_to_cache(place: ByteSource, name: str, stamp: str, beside: Beside | 
     lead = place.read(0, 4096)
     if exchanges_in(place, name, lead) is None:
         return None
-    key = hashlib.sha256(f"converted 15 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
+    key = hashlib.sha256(f"converted 16 {stamp}".encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_dir() / f"{key}-converted"
     if folder.is_dir():
         return folder

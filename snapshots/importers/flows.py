@@ -179,6 +179,7 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
         peer = peer.get("address")
     method, status = _text(asked["method"]).upper(), int(answer["status_code"])
     headers, body = _headers(answer), bytes(answer["content"])
+    broken = (body and flow.get("error")) or incomplete(status, headers, body, method)
     one = Exchange(
         Request(method, url, _headers(asked), bytes(asked["content"])),
         status,
@@ -189,7 +190,7 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
         session=_session(flow),
         protocol="h2" if _text(answer.get("http_version", "")) == "HTTP/2.0" else "http/1.1",
         ip=_text(peer[0]) if peer else None,
-        extra={"WARC-Truncated": "disconnect"} if incomplete(status, headers, body, method) else {},
+        extra={"WARC-Truncated": "disconnect"} if broken else {},
     )
     return begun, max(begun, ended), one
 

@@ -106,6 +106,14 @@ def test_flows_that_failed_are_taken_as_that(tmp_path: Path) -> None:
     assert failure.moment == datetime(1970, 1, 1, 0, 16, 40, tzinfo=UTC)
 
 
+def test_an_answer_that_broke_off_is_marked(tmp_path: Path) -> None:
+    one = flow("http://example.test/", b"half", 1.0)
+    one.error = Error("peer closed connection without sending complete message body")
+    with Snapshot.open(written(tmp_path / "x.flow", one)) as snapshot:
+        (capture,) = snapshot.captures()
+        assert capture.truncated == "disconnect"
+
+
 def test_a_cut_flow_file_keeps_what_is_whole(tmp_path: Path) -> None:
     path = written(
         tmp_path / "x.flows",

@@ -163,7 +163,10 @@ def _template(place: Capture) -> tuple[str, str]:
 
 def _look(path: Path, count: int) -> dict[str, list[float]]:
     command = [sys.executable, "-c", LOOKUP, str(path), str(count), "20000", str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    except subprocess.TimeoutExpired as error:
+        raise NotRun(f"20,000 lookups took more than {PATIENCE:.0f} s") from error
     if done.returncode:
         raise RuntimeError(f"looking up failed: {done.stderr.strip().splitlines()[-1:]}")
     found: dict[str, list[float]] = json.loads(done.stdout)

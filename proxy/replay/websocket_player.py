@@ -69,7 +69,7 @@ _JSON = (("Content-Type", "application/json"),)
 class RecordedMessage(NamedTuple):
     """A recorded message, or a packet of several or of a part of one.
 
-    `event` is the number of the session's last event before it (0 in older records), `moment` when it passed the recorder, in seconds since 1970
+    `event` is the number of the session's last event before it (that of the handshake in older records), `moment` when it passed the recorder, in seconds since 1970
     (None in older records), `word` the form in which `SocketMessages` counts it, several of one packet with spaces between.
     A server's message `waits` for a write by HTTP: its key, and how many of it are made before. A packet `continues` the message of the one before it.
     """
@@ -146,14 +146,14 @@ def conversation(value: Mapping[str, Any]) -> Conversation | None:
 
 def _read(value: Mapping[str, Any]) -> Conversation:
     protocol = str(value.get("protocol", ""))
-    packets = Packets(protocol)
+    packets, begin = Packets(protocol), int(value.get("begin", 0))
     events = [operator.index(event) for event in value.get("events", ())]
     moments = [operator.index(time) / 1000 for time in value.get("times", ())]
     messages: list[RecordedMessage] = []
     ends: list[int] = []  # the message in which each packet ends
     words: dict[bool, list[str]] = {True: [], False: []}  # of the messages since the packet before
     for number, one in enumerate(value["messages"]):
-        event = events[number] if number < len(events) else 0
+        event = events[number] if number < len(events) else begin
         moment = moments[number] if number < len(moments) else None
         what: Payload = str(one["text"]) if "text" in one else base64.b64decode(one["base64"], validate=True)
         from_client = one["from"] == "client"
@@ -165,7 +165,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
             ends.append(number)
             words[from_client].clear()
     rests = [
-        RecordedMessage(from_client, rest)
+        RecordedMessage(from_client, rest, begin)
         for from_client in (True, False)
         if (rest := packets.rest(from_client))
     ]
@@ -175,7 +175,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
     return Conversation(
         str(value["url"]),
         str(value.get("session", "")),
-        int(value.get("begin", 0)),
+        begin,
         (*messages, *rests),
         (int(close[0]), str(close[1])) if close else None,
         protocol,
@@ -494,7 +494,7 @@ class RecordedConversations:
         """The turns of each conversation, with the places of the client's messages and of the server's."""
         return [
             [
-                (asked, answered, _weighed(*([said[at] for at in places] for places in (asked, answered))))
+                (asked, answered, _weighed([said[at] for at in asked], [said[at] for at in answered]))
                 for asked, answered in _places_of_turns(said)
             ]
             for said in (one.messages for one in self.conversations)
@@ -600,9 +600,8 @@ class Player:
         self._made = Counter[str]()
         # writes after which something was said, in any conversation
         self._pushing = {key for one in self._known for _, key, _ in one.waiting}
-        self._held: list[
-            RecordedMessage
-        ] = []  # they wait for a write, and were passed by what the client said
+        # messages that wait for a write, and were passed by what the client said
+        self._held: list[RecordedMessage] = []
         self.unsaid = False  # and nothing was in the one that is followed
         self._steps = 0  # steps that the client has done
         self._count = 0  # the client's messages so far
@@ -687,7 +686,7 @@ class Player:
         if _is_beat(message) is False:
             self._client_messages.add(_event(fits[0].messages[self._at - 1].what))
         self._sent = 0
-        return self._with_own_ids(said[0]) + self._next_messages()
+        return _whole(late[0], self._with_own_ids(late[0])) + self._next_messages()
 
     def _fitting(self, message: Payload) -> tuple[list[_Followed], list[_Followed], list[_Followed]]:
         """Return the conversations in which a client's message comes next: surely, doubtfully, and after reordering."""
@@ -762,21 +761,22 @@ class Player:
         Return None for a receipt if none was recorded.
         """
         recorded = self._alive[0].recorded.messages
-        alike = [
-            (one.what, recorded[at + 1 : at + 2])
+        alike = (
+            at
             for at, one in enumerate(recorded)
             if one.from_client and _is_beat(one.what) is not False and _form(one.what) == _form(message)
-        ]
+        )
+        found = next(alike, None)
         if _is_beat(message) is None:
             self.ambiguous = True
-            if not alike:
+            if found is None:
                 return None
         self.lives = True
-        after: Sequence[RecordedMessage] = ()
-        if alike:
-            stored, after = alike[0]
-            self._by_rule(self._alive[0], stored, message)
-        return self._with_own_ids([one.what for one in after if not one.from_client and _is_beat(one.what)])
+        if found is None:
+            return []
+        self._by_rule(self._alive[0], recorded[found].what, message)
+        after = recorded[found + 1 : found + 2]
+        return self._with_own_ids([one for one in after if not one.from_client and _is_beat(one.what)])
 
     def _by_rule(self, one: _Followed, stored: Payload, message: Payload) -> bool | None:
         """Return True if certain rules join a message and the recorded one, None if other rules do; else False."""
@@ -920,9 +920,9 @@ class Player:
         before, leading = self._sent, self._alive[0].waiting
         if key is not None:
             self._made[key] += 1
-        passed = [message.what for message in self._held if self._due(message)]
+        passed = [message for message in self._held if self._due(message)]
         self._held = [message for message in self._held if not self._due(message)]
-        new = self._with_own_ids(passed) + self._next_messages()
+        new = _whole(passed, self._with_own_ids(passed)) + self._next_messages()
         sent = range(self._at - self._sent + before, self._at)
         due = any(own == key and count == self._made[own] for at, own, count in leading if at not in sent)
         self.unsaid = key in self._pushing - {own for _, own, _ in leading}
@@ -1004,19 +1004,14 @@ class Player:
         """
         turns = [self._turn(one) for one in self._alive]
         new = turns[0][self._sent :]
-        own = self._with_own_ids([message.what for message in new])
+        own = self._with_own_ids(new)
         for one, turn in zip(self._alive[1:], turns[1:], strict=True):
             if not self._align(one, turn[self._sent :], new, own):
                 self.ambiguous = True
         self._sent += len(new)
         self._at += len(new)
         self._note_sent(new)
-        whole: list[Payload] = []
-        for message, packet in zip(new, own, strict=True):
-            if message.continues and whole:
-                packet = join_packets(whole.pop(), packet)
-            whole.append(packet)
-        return whole
+        return _whole(new, own)
 
     def _note_sent(self, messages: list[RecordedMessage]) -> None:
         if any(_is_beat(message.what) is False for message in messages):
@@ -1053,10 +1048,10 @@ class Player:
                 ids.update(apart)
         return alike
 
-    def _with_own_ids(self, messages: list[Payload]) -> list[Payload]:
-        """Replace recorded ids and timestamps by the client's own in messages to send."""
+    def _with_own_ids(self, messages: Sequence[RecordedMessage]) -> list[Payload]:
+        """Return messages to send, with the client's own ids and timestamps in place of the recorded ones."""
         learned = self._alive[0].learned
-        timed = (with_stamps(one, learned.stamps) for one in messages)
+        timed = (with_stamps(one.what, learned.stamps) for one in messages)
         own = [self._with_own_counts(_echoing(renumbered(one, learned.ids), learned.echoes)) for one in timed]
         self._named.update(plain_id(value) for one in own for value in ids_in(one))
         return own
@@ -1116,6 +1111,16 @@ class Player:
         """Return True if the write recorded before a message has been made as often as in the recording."""
         key, count = message.waits or ("", 0)
         return self._made[key] >= count
+
+
+def _whole(messages: Sequence[RecordedMessage], packets: list[Payload]) -> list[Payload]:
+    """Return the packets of messages, those that were recorded in one message as one."""
+    whole: list[Payload] = []
+    for message, packet in zip(messages, packets, strict=True):
+        if message.continues and whole:
+            packet = join_packets(whole.pop(), packet)
+        whole.append(packet)
+    return whole
 
 
 def _words(message: Payload) -> list[str]:

@@ -34,9 +34,7 @@ ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
-FOLDED = (
-    1 << 18
-)  # events of folded histories that are kept, each in some 100 bytes, and states of observations
+FOLDED = 1 << 18  # events of folded histories, some 100 bytes each, and states of observations that are kept
 SAMPLED = 16  # answers that tell which words are usual
 # parameters whose values name things; numbers of a path are called #0 …
 _NAMING = re.compile(r"#\d+|.*(?:id|pk)", re.IGNORECASE)
@@ -516,11 +514,11 @@ class Model:
     ) -> tuple[list[int], list[int], list[float]]:
         """Return the result of `fold` for a recorded history, cached where it is the same for all targets."""
         if reduction == "shown" or any(own for _, own in chosen):
-            return fold(history, target, chosen, reduction)
+            return fold(history, target, places_of(history, target, chosen), reduction)
         memo = id(history), chosen, reduction
         found = self._folds.get(memo)
         if found is None:
-            found = fold(history, target, chosen, reduction)
+            found = fold(history, target, places_of(history, target, chosen), reduction)
             self._folded_events += len(found[0])
             if self._folded_events > FOLDED:
                 self._folds.clear()
@@ -571,7 +569,7 @@ class Model:
             for reduction, explanations in by_reduction.items():
                 state, trust = 0, right
                 if events:
-                    places, states, trusts = fold(history, target.event, events, reduction, counted)
+                    places, states, trusts = fold(history, target.event, counted, reduction)
                     at = bisect_left(places, place)
                     state, trust = states[at], min(trusts[at], right)
                 for named, weight, fit, grouped in explanations:
@@ -948,14 +946,12 @@ def places_of(history: History, target: Event, chosen: Chosen) -> list[int]:
 
 
 def fold(
-    history: History, target: Event, chosen: Chosen, reduction: str, counted: list[int] | None = None
+    history: History, target: Event, places: list[int], reduction: str
 ) -> tuple[list[int], list[int], list[float]]:
     """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each.
 
-    A state is what the reduction makes of the events, and who asks: a sign-in replaces the one before it, and no other event.
-    `counted` is the result of `places_of`, if that is known.
+    `places` are those of `places_of`. A state is what the reduction makes of the events, and who asks: a sign-in replaces the one before it, and no other event.
     """
-    places = places_of(history, target, chosen) if counted is None else counted
     if reduction == "shown":
         places = sorted({*places, *history.asked(target.key)})
     reducer: Reducer = REDUCERS[reduction]()

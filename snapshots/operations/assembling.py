@@ -131,11 +131,7 @@ class Assembly:
             if not is_below(name):
                 raise ValueError("it leads out of it")
             path.parent.mkdir(parents=True, exist_ok=True)
-        except (
-            OSError,
-            ValueError,
-            RecursionError,
-        ) as error:  # too long, too deep, or below another file's name
+        except (OSError, ValueError, RecursionError) as error:  # also too long or deep, or below a file
             if isinstance(error, OSError) and error.errno in DISK:
                 raise
             where = self._archives[name].name

@@ -446,12 +446,12 @@ def _structure(data: bytes, out: PdfText) -> None:
         if custom:
             out.info["Custom"] = custom
         out.title = known.get("Title", "")
-        if "/OCProperties" in root and (off := root["/OCProperties"]["/D"].get("/OFF")):
-            count = pluralize(len(off.get_object()), "layer")
-            out.warnings.append(f"{count} that a reader's program hides at first may be among its text")
         if "/PageLabels" in root:
             labels = list(reader.page_labels)
             out.labels = labels if labels != [str(n) for n in range(1, len(labels) + 1)] else None
+        if "/OCProperties" in root and (off := root["/OCProperties"]["/D"].get("/OFF")):
+            count = pluralize(len(off.get_object()), "layer")
+            out.warnings.append(f"{count} that a reader's program hides at first may be among its text")
     except _PYPDF_FAILURES as error:
         out.warnings.append(f"its structure is damaged: {_line(error)}")
 

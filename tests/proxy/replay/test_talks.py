@@ -79,6 +79,14 @@ def test_words_between_which_the_server_said_nothing_come_in_any_order() -> None
     assert (one.ambiguous, one.rules) == (True, "order")
 
 
+def test_records_of_one_message_come_in_one_also_late() -> None:
+    said = [(False, "a\x1e"), (False, "b\x1e"), (True, "c"), (False, "d")]
+    messages = tuple(RecordedMessage(*one, continues=one[1] == "b\x1e") for one in said)
+    talk = Conversation("http://h/", "s", 1, messages, looks=((0, 0),))
+    one = Player(RecordedConversations([talk]), 0)
+    assert [one.open(), one.receive("c")] == [[], ["a\x1eb\x1e", "d"]]
+
+
 def test_a_word_does_not_overtake_what_the_server_said() -> None:
     one = answering((True, "a"), (False, "1"), (True, "b"), (False, "2"))
     assert one.receive("b") is None

@@ -44,56 +44,39 @@ PSEUDONYM, PSEUDONYM_TEXT = re.compile(_PSEUDONYM.encode()), re.compile(_PSEUDON
 # match of it does no harm.
 _NOWHERE = b"\xff\xfe\xfd\xfc"
 _AT_ONCE = 48  # strings up to which the library compares many bytes at once
-_MANY = 64  # matches above which a second pass over the whole text is cheaper than one around each match
 
 
 class Literals:
     """A fixed set of byte strings, searched together in one pass.
 
     The matcher is Aho and Corasick's automaton ("Efficient string matching", CACM 18 (1975)), compiled, by
-    `ahocorasick_rs`. Most bodies have none of the strings, and a search without overlaps finds that out quickest, since
-    it compares many bytes at once. Only around its matches, a second search finds overlapping strings.
+    `ahocorasick_rs`. Most bodies have none of a few strings, and a search without overlaps finds that out quickest, since
+    it compares many bytes at once. Of many strings a full table of states (DFA) finds overlaps as quickly as it finds none.
     """
 
     def __init__(self, strings: Iterable[bytes]) -> None:
         self._strings = tuple(dict.fromkeys(strings))
-        self._longest = max(map(len, self._strings), default=0)
-        self._automaton = ahocorasick_rs.BytesAhoCorasick(self._strings)
-        # with more strings, bytes are no longer compared at once, and a full table of states (DFA) is the quickest
-        many = ahocorasick_rs.Implementation.DFA if len(self._strings) > _AT_ONCE else None
+        self._few = len(self._strings) <= _AT_ONCE
+        table = ahocorasick_rs.Implementation.DFA
+        self._automaton = ahocorasick_rs.BytesAhoCorasick(
+            self._strings, ahocorasick_rs.MatchKind.Standard, table
+        )
         self._quick = ahocorasick_rs.BytesAhoCorasick(
-            (*self._strings, _NOWHERE), ahocorasick_rs.MatchKind.LeftmostFirst, many
+            (*self._strings, _NOWHERE),
+            ahocorasick_rs.MatchKind.LeftmostFirst,
+            None if self._few else table,
         )
 
     def places(self, data: bytes) -> list[tuple[bytes, int]]:
         """Return string and start of every occurrence, overlapping ones too, in the order of their ends."""
-        return [(self._strings[which], start) for which, start, _ in self._all(data)]
+        if self._few and not self._quick.find_matches_as_indexes(data):
+            return []
+        found = self._automaton.find_matches_as_indexes(data, overlapping=True)
+        return [(self._strings[which], start) for which, start, _ in found]
 
     def apart(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield start and end of the occurrences; of overlapping ones only the first."""
         return ((start, end) for _, start, end in self._quick.find_matches_as_indexes(data))
-
-    def _all(self, data: bytes) -> list[tuple[int, int, int]]:
-        apart = self._quick.find_matches_as_indexes(data)
-        if not apart:
-            return []
-        if len(apart) > _MANY:
-            return self._automaton.find_matches_as_indexes(data, overlapping=True)
-        # an occurrence that the first search misses overlaps one that it finds
-        windows: list[list[int]] = []
-        for _, start, end in apart:
-            begin = max(0, start - self._longest)
-            if windows and begin <= windows[-1][1]:
-                windows[-1][1] = end + self._longest
-            else:
-                windows.append([begin, end + self._longest])
-        return [
-            (which, begin + start, begin + stop)
-            for begin, end in windows
-            for which, start, stop in self._automaton.find_matches_as_indexes(
-                data[begin:end], overlapping=True
-            )
-        ]
 
 
 # -- names
@@ -691,6 +674,8 @@ def _places(data: bytes, variables: dict[str, str], *, sent: bool) -> Iterator[t
 
 def _pair(data: bytes, at: int) -> int:
     """Return the start of the name around `at` if it is in the query of an address; else 0."""
+    if not _BEFORE_PAIR.match(data[max(0, at - _LONGEST_NAME - 10) : at][::-1]):  # mostly so, and it is short
+        return 0
     found = _BEFORE_PAIR.match(data[max(0, at - _MOST) : at][::-1])
     return at - found.end(1) if found and (b"/" in found[2] or not found[2]) else 0
 

@@ -11,7 +11,8 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -149,17 +150,25 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
         raise TooLarge(f"{name}: the zip's list of files has more than {LARGEST_LIST >> 20} MB")
     try:
         with zipfile.ZipFile(Reader(place)) as listing:
-            # archives first: other files do not keep them from being read
+            # macOS packs the attributes of each file beside it
+            listed = [
+                e for e in listing.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX/")
+            ]
+            # archives first: other files do not keep them from being read; of one name, the last, as unzip leaves it
             entries = sorted(
-                # macOS packs the attributes of each file beside it
-                (e for e in listing.infolist() if not e.is_dir() and not e.filename.startswith("__MACOSX/")),
-                key=lambda e: not e.filename.startswith(ARCHIVE),
+                {e.filename: e for e in listed}.values(), key=lambda e: not e.filename.startswith(ARCHIVE)
             )
             most = max(MOST, LIKELY * sum(e.compress_size for e in entries if _is_packed(e)))
             left = most  # bytes that the rest may unpack to
             places: dict[str, ByteSource] = {}
             left_out: list[str] = []
             over: list[str] = []
+            if again := [n for n, times in Counter(e.filename for e in listed).items() if times > 1]:
+                left_out.append(
+                    DamageNote(
+                        f"{name}!{_and_more(again)}: stands more than once in the zip: only the last is read"
+                    )
+                )
             for entry in entries:
                 if _is_packed(entry) and left < entry.file_size <= largest(entry):
                     over.append(entry.filename)
@@ -171,9 +180,10 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
                 else:
                     left -= entry.file_size if _is_packed(entry) else 0
             if over:
-                what = f"{name}!{over[0]}" + (f" and {len(over) - 1} more" if over[1:] else "")
                 left_out.append(
-                    DamageNote(f"{what}: the files together unpack to more than {most >> 20} MB: not read")
+                    DamageNote(
+                        f"{name}!{_and_more(over)}: the files together unpack to more than {most >> 20} MB: not read"
+                    )
                 )
     except BAD_ZIP as error:
         # Python's message for a file with a zip's start but without its end
@@ -184,9 +194,9 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
     nested = {n: p for n, p in places.items() if n.endswith(".wacz")}
     if not archives and nested:
         parts = [(n, _zip(p, f"{name}!{n}", f"{stamp} {n}")) for n, p in sorted(nested.items())]
-        return _together(name, stamp, parts, place)
+        return _together(name, stamp, parts, place, left_out)
     if left_out and not archives:
-        raise TooLarge(left_out[0])
+        raise DamagedInput(left_out[0])
     if not archives and not any(
         n.startswith((ARCHIVE, "indexes/", "pages/")) or n == PACKAGE for n in places
     ):
@@ -205,6 +215,10 @@ def _zip(place: ByteSource, name: str, stamp: str) -> Container:
     )
     container.package = read_package(container)
     return container
+
+
+def _and_more(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if names[1:] else "")
 
 
 def _zipped_har(place: ByteSource, name: str, stamp: str, places: dict[str, ByteSource]) -> Container:
@@ -231,10 +245,14 @@ def _zipped_har(place: ByteSource, name: str, stamp: str, places: dict[str, Byte
 
 
 def _together(
-    name: str, stamp: str, parts: list[tuple[str, Container]], whole: ByteSource | None
+    name: str,
+    stamp: str,
+    parts: list[tuple[str, Container]],
+    whole: ByteSource | None,
+    left_out: Iterable[str] = (),
 ) -> Container:
     """Merge several WACZs under prefixed names; their indexes are dropped and rebuilt."""
-    together = Container(name, "several", {}, {}, stamp, zip_source=whole)
+    together = Container(name, "several", {}, {}, stamp, zip_source=whole, left_out=[*left_out])
     for part, container in parts:
         together.left_out += container.left_out
         together.archives |= {f"{part}/{n}": place for n, place in container.archives.items()}
@@ -267,7 +285,7 @@ def _listed(
     listed = value.get("resources")
     if not isinstance(listed, list) or not listed:
         raise DamagedInput(f"{name}: lists no WACZ")
-    parts: list[tuple[str, ByteSource, str]] = []
+    parts: dict[str, tuple[ByteSource, str]] = {}
     for number, resource in enumerate(listed):
         declared = resource if isinstance(resource, dict) else {}
         path = str(declared.get("path") or declared.get("name") or "").partition("?")[0]
@@ -278,20 +296,20 @@ def _listed(
             raise DamagedInput(
                 f"{name}: resource {number} ({path or 'no path'}) is not beside it, and remote ones are not fetched"
             )
-        parts.append((path.rpartition("/")[2], *found))
+        parts[found[0]] = found[1:]
     place.close()
     if not parts:
         raise DamagedInput(f"{name}: lists no .wacz file")
-    if len(parts) == 1:
-        return _zip(parts[0][1], parts[0][1].name, parts[0][2])
-    opened = [(called, _zip(part, part.name, of_part)) for called, part, of_part in parts]
+    opened = [(called, _zip(part, part.name, of_part)) for called, (part, of_part) in parts.items()]
+    if len(opened) == 1:
+        return opened[0][1]
     return _together(name, "\n".join([stamp, *(one.stamp for _, one in opened)]), opened, None)
 
 
 def _beside(
     name: str, path: str, declared: Mapping[str, Any], files: Mapping[str, RemoteFile] | None
-) -> tuple[ByteSource, str] | None:
-    """Return the file that a list names by `path`, in the folder of the list or below, and its stamp."""
+) -> tuple[str, ByteSource, str] | None:
+    """Return the file that a list names by `path`, in the folder of the list or below: its path there, it, its stamp."""
     if path.startswith("/") or ".." in path.split("/") or not path:
         path = path.rpartition("/")[2]
     folder = name.rpartition("/")[0]
@@ -301,7 +319,7 @@ def _beside(
         if not is_remote(name):
             here = Path(folder or ".") / called
             if here.is_file():
-                return FileSource(here), stamp_of(here)
+                return called, FileSource(here), stamp_of(here)
             continue
         if files is not None and "" not in files:
             file = files.get(called)
@@ -314,6 +332,7 @@ def _beside(
             blocks = declared.get("blocks")
             stamp = str(declared.get("hash")) if isinstance(blocks, str) else stamp_of_remote(file)
             return (
+                called,
                 RemoteSource(file, blocks.split() if isinstance(blocks, str) else None, f"{folder}/{called}"),
                 stamp,
             )

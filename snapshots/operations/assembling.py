@@ -122,8 +122,10 @@ class Assembly:
                 out.end()
 
     def _path(self, name: str, *, as_is: bool = False) -> Path:
-        if name.startswith("data-") and not OURS.fullmatch(name):
-            name = f"from-{name}"  # data-… names belong to the writer, which numbers them
+        folder, slash, file = name.rpartition("/")
+        if file.startswith(".") or (name.startswith("data-") and not OURS.fullmatch(name)):
+            # hidden files are no archives of a folder; data-… names belong to the writer, which numbers them
+            name = f"{folder}{slash}from-{file}"
         if not as_is:
             name = name.removesuffix(".gz").removesuffix(".zst") + ".gz"
         path = self.root / "archive" / name

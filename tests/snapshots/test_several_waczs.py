@@ -73,6 +73,17 @@ def test_several_waczs_are_one_snapshot(tmp_path: Path, form: str) -> None:
         assert len(list(snapshot.captures())) == 2
 
 
+def test_files_of_one_name_in_two_folders_are_both_read(tmp_path: Path) -> None:
+    for folder, data in (("a", record(http())), ("b", other())):
+        (tmp_path / folder).mkdir()
+        one(tmp_path / folder / "x.wacz", packed(data), folder)
+    path = tmp_path / "collection.json"
+    resources = [{"path": f"{folder}/x.wacz"} for folder in "ab"]
+    path.write_text(json.dumps({"profile": "multi-wacz-package", "resources": resources}))
+    with Snapshot.open(path) as snapshot:
+        assert {c.url for c in snapshot.captures()} == {"http://example.test/", NEXT}
+
+
 def test_ours_among_them_is_read_too(tmp_path: Path) -> None:
     small_snapshot(tmp_path / "s")
     sealed = seal(tmp_path / "s").path

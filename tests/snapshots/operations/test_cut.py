@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import View, view_address
 from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.warc.container import SMALL
 from stillweb.snapshots.writer import Writer
 from tests.snapshots.making import record
 from tests.support.command_line import stillweb
@@ -278,3 +280,41 @@ def test_an_archive_whose_name_no_copy_can_have_is_refused(tmp_path: Path, climb
     ):
         cut(hostile, Needs(found), tmp_path / "cut")
     assert {*tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", [".warc.gz", "down/.hidden.warc.gz"])
+def test_an_archive_with_the_name_of_a_hidden_file_is_cut(tmp_path: Path, name: str) -> None:
+    source, odd = site(tmp_path / "site"), tmp_path / "odd.wacz"
+    with zipfile.ZipFile(source) as given, zipfile.ZipFile(odd, "w") as made:
+        made.writestr(
+            f"archive/{name}", given.read(next(one for one in given.namelist() if one.startswith("archive/")))
+        )
+    cut(odd, Needs(places(odd, f"{TWIN}/twin")), tmp_path / "cut")
+    with Snapshot.open(tmp_path / "cut") as part:
+        assert part.lookup(Request("GET", f"{TWIN}/twin", ())).capture is not None
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_of_a_name_that_stands_twice_the_last_file_counts_and_it_is_told(tmp_path: Path, way: int) -> None:
+    """Whether it is opened, cut or verified; also where the files are unpacked into the cache."""
+    address, path = "http://example.test/", tmp_path / "twice.wacz"
+    with zipfile.ZipFile(path, "w", way) as out:
+        for text in ("first", "second"):
+            with Writer.open(tmp_path / text) as writer:
+                record(writer, address, page(text) + os.urandom(SMALL))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                with zipfile.ZipFile(seal(tmp_path / text, workers=1).path) as given:
+                    for name in given.namelist():
+                        out.writestr(name, given.read(name))
+    for _ in range(2):
+        with Snapshot.open(path) as whole:
+            body = whole.read(next(whole.captures())).body
+            assert body.startswith(page("second"))
+            assert any(
+                "archive/data-00000.warc.gz and 4 more: stands more than once" in note for note in whole.notes
+            )
+    assert any("stands more than once in the zip: only the last is read" in p.message for p in verify(path))
+    cut(path, Needs(places(path, address)), tmp_path / "cut")
+    with Snapshot.open(tmp_path / "cut") as part:
+        assert part.read(next(part.captures())).body == body

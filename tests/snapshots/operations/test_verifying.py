@@ -313,11 +313,8 @@ def test_zip_damage_is_reported(sealed: Path, tmp_path: Path) -> None:
         for name in source.namelist():
             way = zipfile.ZIP_DEFLATED if name == ARCHIVE else zipfile.ZIP_STORED
             out.writestr(name, source.read(name), way)
-        with pytest.warns(UserWarning, match="Duplicate"):
-            out.writestr("pages/pages.jsonl", b"")
     found = [(p.check, p.message) for p in verify(path)]
     assert ("zip", "is compressed; archives must be stored to be read in place") in found
-    assert ("zip", "the name is there twice") in found
     data = bytearray(sealed.read_bytes())
     data[data.index(b"json-pages-1.0")] ^= 1
     path.write_bytes(data)

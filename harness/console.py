@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
     from stillweb.snapshots.text.search import SearchIndex
 
 MOST_NOTES = 5
-_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# Controls, and the characters with Unicode's property Bidi_Control, which turn the order of the text after them
+UNSEEN = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_COMMANDS = re.compile(rf"\r(?!\n)|[{UNSEEN}]")
+_LINE_END = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # those of str.splitlines
 Advance = Callable[[int, int], None]  # (done, total)
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters are written out (`\\x1b`): a terminal takes them for commands."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """Return a text whose control characters are written out (`\\x1b`, `\\u202e`): a terminal takes them for commands."""
+    return _COMMANDS.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
 
 
 class Terminal:
@@ -42,8 +50,26 @@ class Terminal:
     def write(self, text: str) -> int:
         return self.stream.write(visible(text))
 
+    @property
+    def buffer(self) -> _TerminalBytes:
+        return _TerminalBytes(self)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _TerminalBytes:
+    """A stream of bytes to a terminal; each writing has whole characters of UTF-8."""
+
+    terminal: Terminal
+
+    def write(self, data: bytes) -> int:
+        self.terminal.write(data.decode("utf-8", "backslashreplace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self.terminal.flush()
 
 
 def rich_console() -> Console:
@@ -156,8 +182,8 @@ def _terminal() -> bool:
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
-    """Return a plain table: each column as wide as its widest cell, two spaces between columns."""
-    cells = [headers, *rows]
+    """Return a plain table: each column as wide as its widest cell, two spaces between columns, a line for each row."""
+    cells = [[_LINE_END.sub(_written, cell) for cell in row] for row in (headers, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

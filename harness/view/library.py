@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from stillweb.harness.console import decimals
+from stillweb.harness.console import UNSEEN, decimals
 from stillweb.harness.view.snapshot_pool import SnapshotPool
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.words import pluralize
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 P = TypeVar("P", Path, Path | str)
 PATIENT = 0.05  # seconds that a page waits for a result that is worked out in a thread
-# Controls, which a browser drops, and marks that reverse the order of the text after them
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(f"[{UNSEEN}]")
 MOST_TITLE = 200  # characters of a title
 MOST_SHOWN = 200_000  # characters of a text: a browser takes seconds for one word of so many
 REMEMBERED = 64  # results that are kept

@@ -10,6 +10,9 @@ import pytest
 from stillweb.harness._parsing import read_yaml
 from stillweb.harness.cli import COMMANDS
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.view import View
+from stillweb.snapshots.wacz import seal
+from stillweb.snapshots.writer import Writer
 from tests.support.command_line import stillweb
 from tests.support.fork_server import PROGRAM
 from tests.support.waiting import STARTS
@@ -122,8 +125,6 @@ def test_a_file_that_is_no_archive_is_damaged_input(tmp_path: Path, command: str
 
 @pytest.mark.slow
 def test_an_mcp_client_that_leaves_ends_the_server_quietly(tmp_path: Path) -> None:
-    from stillweb.snapshots.writer import Writer
-
     Writer.open(tmp_path / "snap").close()
     shown = stillweb("mcp", tmp_path / "snap", stdin=subprocess.DEVNULL)
     assert (shown.code, shown.err) == (0, "")
@@ -157,14 +158,34 @@ def test_what_is_no_settings_file_is_told_in_a_line(tmp_path: Path, written: byt
     assert str(error.value) == f"{tmp_path}/{said}"
 
 
-def test_names_and_texts_of_others_do_not_command_the_terminal() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["ls", "{0}"], ["ls", "--views", "{1}"], ["fetch", "--content", "dom", "{1}", "http://example.test/"]],
+)
+def test_names_and_texts_of_others_do_not_command_the_terminal(tmp_path: Path, words: list[str]) -> None:
+    """Nor does what a page says turn the text after it around."""
+    address, said = "http://example.test/", "\x1b]0;title\x07\x1b[2J\u202egnp\u2069\u200f\u061cno"
+    with Writer.open(tmp_path / "site") as writer:
+        writer.view(View(address, address, address, said), {"dom": said.encode()})
+    seal(tmp_path / "site", workers=1)
     watcher, terminal = os.openpty()
-    named = "\x1b]0;title\x07\x1b[2Jno"
     subprocess.run(
-        [sys.executable, "-c", PROGRAM, "ls", named], stdout=terminal, stderr=terminal, timeout=STARTS
+        [sys.executable, "-c", PROGRAM, *(word.format(said, tmp_path / "site.wacz") for word in words)],
+        stdout=terminal,
+        stderr=terminal,
+        timeout=STARTS,
     )
     os.close(terminal)
     shown = os.read(watcher, 1 << 16).decode()
     os.close(watcher)
-    assert r"\x1b]0;title\x07\x1b[2Jno: no such file" in shown
+    assert r"\x1b]0;title\x07\x1b[2J\u202egnp\u2069\u200f\u061cno" in shown
     assert "\x1b" not in shown
+
+
+def test_a_title_of_several_lines_is_one_row_of_a_list(tmp_path: Path) -> None:
+    address = "http://example.test/"
+    with Writer.open(tmp_path / "site") as writer:
+        writer.view(View(address, address, address, "Home\nhttp://other.test/  0  Other\u2028end"), {})
+    shown = stillweb("ls", "--views", tmp_path / "site")
+    assert r"Home\nhttp://other.test/  0  Other\u2028end" in shown.out
+    assert len(shown.out.splitlines()) == 3

@@ -10,15 +10,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
+from http.client import responses
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.identity.keys import request_key
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.snapshot import Snapshot
 
 
@@ -33,20 +38,12 @@ def read_pace(text: str) -> float:
 
 
 LONGEST = 3600.0  # seconds; no client waits longer
-_MEMBERS = frozenset(
-    [
-        *("id", "url", "method", "session", "nth", "per", "probability", "delay", "pace", "status"),
-        *("retry_after", "reset", "cut", "login", "stale", "captcha"),
-    ]
-)
 _KINDS = ("status", "reset", "cut", "login", "stale", "captcha")  # a fault has at most one of these
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_RANGE = re.compile(r"(\d+)(?:(-)(\d*))?")
-_REASONS = {
-    301: "Moved Permanently", 302: "Found", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden",
-    404: "Not Found", 408: "Request Timeout", 410: "Gone", 429: "Too Many Requests", 451: "Unavailable For Legal Reasons",
-    500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout",
-}  # fmt: skip
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
+Text = Annotated[str, Meta(min_length=1)]
+Count = (
+    Annotated[int, Meta(ge=1)] | Annotated[str, Meta(pattern=r"^[1-9][0-9]*(-[0-9]*)?$")]
+)  # 3, "2-4", "3-"
 _CAPTCHA = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Are you a human?</title></head>
 <body><h1>Please confirm that you are a human</h1>
@@ -56,28 +53,103 @@ _CAPTCHA = """<!doctype html>
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Entry of a fault file. `kind` is "" for a fault that only slows an answer down.
+class Delay(Struct, frozen=True, forbid_unknown_fields=True):
+    """A distribution of seconds: from least to most, by mean and standard deviation, or by mean."""
 
-    `nth` holds ranges of counts; the last number None is without end. `delay` is a distribution and its numbers,
-    in seconds. `pace` is in bytes per second. `cut` keeps so many bytes of a body, or a share below 1.
-    """
+    uniform: tuple[Seconds, Seconds] | None = None
+    normal: tuple[Seconds, Seconds] | None = None
+    exponential: Seconds | None = None
 
-    id: str
-    url: re.Pattern[str]
-    session: re.Pattern[str]
-    methods: frozenset[str]
-    nth: tuple[tuple[int, int | None], ...]
-    each: bool  # True if `nth` counts each request apart
-    probability: float
-    kind: str
-    delay: tuple[str, float, float]
-    pace: float
-    status: int
-    fields: Headers
-    body: bytes
-    cut: float
+    def __post_init__(self) -> None:
+        if [self.uniform, self.normal, self.exponential].count(None) != 2:
+            raise ValueError("must have one of uniform, normal, exponential")
+        if self.uniform and self.uniform[0] > self.uniform[1]:
+            raise ValueError("uniform: the least, {:g}, is more than the most, {:g}".format(*self.uniform))
+
+    def seconds(self, drawn: float) -> float:
+        """Return the delay for a number from 0 up to 1."""
+        if self.uniform:
+            least, most = self.uniform
+            return least + (most - least) * drawn
+        if self.exponential is not None:
+            return -self.exponential * math.log(1 - drawn)
+        mean, deviation = self.normal or (0.0, 0.0)
+        return NormalDist(mean, deviation).inv_cdf(min(max(drawn, 1e-9), 1 - 1e-9)) if deviation else mean
+
+
+class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """Entry of a fault file. `pace` is in bytes per second. `cut` keeps so many bytes of a body, or a share."""
+
+    id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    url: Text = "*"
+    method: Text | list[Text] = []
+    session: Text = "*"
+    nth: Count | list[Count] = []
+    per: Literal["session", "request"] = "session"  # `nth` counts all requests of a session, or each apart
+    probability: Annotated[float, Meta(ge=0, le=1)] = 1
+    delay: Seconds | Delay | None = None
+    pace: Annotated[float, Meta(gt=0)] = 0
+    status: Annotated[int, Meta(ge=400, le=599)] | None = None
+    retry_after: Annotated[int, Meta(ge=0)] | None = None
+    reset: bool = False
+    cut: Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,2}%$")] | None = None
+    login: bool | Annotated[str, Meta(pattern="^(https?://|/)")] = False
+    stale: bool = False
+    captcha: bool | Annotated[int, Meta(ge=200, le=599)] = False
+
+    def __post_init__(self) -> None:
+        kinds = self._kinds
+        if len(kinds) > 1:
+            raise ValueError(f"has {kinds[0]} and {kinds[1]}. Make two faults of them")
+        if not kinds and self.delay is None and not self.pace:
+            raise ValueError(f"says nothing of what goes wrong. Add one of delay, pace, {', '.join(_KINDS)}")
+        if self.retry_after is not None and self.status is None:
+            raise ValueError("retry_after goes only with status")
+        if "CONNECT" in self.methods and (self.pace or self.kind in ("cut", "stale")):
+            raise ValueError("method: CONNECT goes only with delay, status, reset, login and captcha")
+        if any(first > last for first, last in self._counts):
+            raise ValueError("nth: the first count is more than the last")
+
+    @property
+    def _kinds(self) -> list[str]:
+        values = {kind: getattr(self, kind) for kind in _KINDS}
+        return [kind for kind, value in values.items() if value is not None and value is not False]
+
+    @cached_property
+    def kind(self) -> str:
+        """The member by which the answer is another one; "" for a fault that only slows an answer down."""
+        return next(iter(self._kinds), "")
+
+    @cached_property
+    def methods(self) -> frozenset[str]:
+        return frozenset(one.upper() for one in _listed(self.method))
+
+    @cached_property
+    def _counts(self) -> list[tuple[int, float]]:
+        parts = [str(one).partition("-") for one in _listed(self.nth)]
+        return [
+            (int(first), int(last or 0) or math.inf if dash else int(first)) for first, dash, last in parts
+        ]
+
+    @cached_property
+    def _url(self) -> re.Pattern[str]:
+        return _glob(self.url)
+
+    def meets(self, request: Request) -> bool:
+        """Return True if the fault is for such requests."""
+        # a tunnel is not a request of the client's program: only a fault that names it applies
+        method = request.method.upper()
+        named = method in self.methods or (not self.methods and method != "CONNECT")
+        return named and self._url.fullmatch(request.url) is not None
+
+    def counts(self, number: int) -> bool:
+        """Return True if the fault is for the request of this number."""
+        return not self._counts or any(first <= number <= last for first, last in self._counts)
+
+    def seconds(self, drawn: float) -> float:
+        """Return the delay for a number from 0 up to 1."""
+        seconds = self.delay.seconds(drawn) if isinstance(self.delay, Delay) else self.delay or 0.0
+        return round(min(max(seconds, 0.0), LONGEST), 3)
 
     @property
     def replaces(self) -> bool:
@@ -86,16 +158,24 @@ class Fault:
 
     def response(self) -> Response | None:
         """Return the response that stands in for the recorded one; None for a fault that changes the recorded one."""
-        if self.kind not in ("status", "login", "captcha"):
+        media, fields = "text/plain; charset=utf-8", Headers()
+        if self.status is not None:
+            status, text = self.status, f"{self.status} {responses.get(self.status, 'Fault')}\n"
+            fields = () if self.retry_after is None else (("Retry-After", str(self.retry_after)),)
+        elif self.login is True:
+            status, text = 401, "Your session has expired. Sign in again.\n"
+            fields = (("WWW-Authenticate", 'Bearer error="invalid_token"'),)
+        elif self.login:
+            status, text, fields = 302, "Sign in again.\n", (("Location", self.login),)
+        elif self.captcha:
+            status, text = 403 if self.captcha is True else self.captcha, _CAPTCHA
+            media = "text/html; charset=utf-8"
+        else:
             return None
-        media = "text/html; charset=utf-8" if self.kind == "captcha" else "text/plain; charset=utf-8"
-        fields = (
-            ("Content-Type", media),
-            ("Content-Length", str(len(self.body))),
-            ("Cache-Control", "no-store"),
-            *self.fields,
-        )
-        return Response(self.status, _REASONS.get(self.status, "Fault"), fields, self.body)
+        body = text.encode()
+        size = ("Content-Length", str(len(body)))
+        fields = (("Content-Type", media), size, ("Cache-Control", "no-store"), *fields)
+        return Response(status, responses.get(status, "Fault"), fields, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +198,8 @@ class FaultHit:
 
     def bytes_left(self, size: int) -> int:
         """Return how many of `size` bytes a cut leaves."""
-        cut = self.fault.cut
-        return int(cut * size) if 0 < cut < 1 else int(cut)
+        cut = str(self.fault.cut or 0)
+        return size * int(cut[:-1]) // 100 if cut.endswith("%") else int(cut)
 
     def client_error(self) -> str:
         """Return the error of an HTTP client whose answer was reset or cut, as httpx words it; "" if neither was."""
@@ -132,39 +212,31 @@ class FaultSession:
     def __init__(self, faults: Faults, name: str) -> None:
         self._seed = faults.seed
         self._name = name
-        self._faults = [one for one in faults.all if one.session.fullmatch(name)]
+        self._faults = [one for one in faults.all if _glob(one.session).fullmatch(name)]
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def meet(self, request: Request) -> FaultHit | None:
         """Count the request and return the first fault that it meets."""
         hit: FaultHit | None = None
-        same = ""
-        for fault in self._faults:
-            method = request.method.upper()
-            if method not in fault.methods and (fault.methods or method == "CONNECT"):
-                continue  # a tunnel is not a request of the client's program: only a fault that names it applies
-            if not fault.url.fullmatch(request.url):
-                continue
-            same = (
-                same
-                or sha256(
-                    b"\0".join(
-                        (request.method.encode(), request.url.encode("utf-8", "replace"), request.body)
-                    )
-                ).hexdigest()
-            )
+        found = [fault for fault in self._faults if fault.meets(request)]
+        asked = (request.method.encode(), request.url.encode("utf-8", "replace"), request.body)
+        same = sha256(b"\0".join(asked)).hexdigest() if found else ""
+        for fault in found:
             self._counts[fault.id, ""] += 1
             self._counts[fault.id, same] += 1
-            if hit is not None:
-                continue
-            count = self._counts[fault.id, same if fault.each else ""]
-            if fault.nth and not any(a <= count and (b is None or count <= b) for a, b in fault.nth):
+            if hit is not None or not fault.counts(
+                self._counts[fault.id, same if fault.per == "request" else ""]
+            ):
                 continue
             drawn = f"{self._seed}\0{fault.id}\0{self._name}\0{same}\0{self._counts[fault.id, same]}"
-            if fault.probability < 1 and _draw(drawn, "met") >= fault.probability:
-                continue
-            hit = FaultHit(fault, _seconds(fault.delay, _draw(drawn, "delay")))
+            if fault.probability == 1 or _draw(drawn, "met") < fault.probability:
+                hit = FaultHit(fault, fault.seconds(_draw(drawn, "delay")))
         return hit
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    faults: Annotated[list[Fault], Meta(min_length=1)]
+    seed: int = 0
 
 
 class Faults:
@@ -172,19 +244,13 @@ class Faults:
 
     def __init__(self, source: Mapping[str, Any], where: str = "faults") -> None:
         """Check the content of a fault file. Raise UsageError naming `where` and the wrong field."""
-        known = {"seed", "faults"}
-        if unknown := sorted(set(source) - known):
-            raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are {', '.join(sorted(known))}")
-        self.seed = source.get("seed", 0)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise UsageError(f"{where}: seed: must be a whole number, not {self.seed!r}")
-        entries = source.get("faults")
-        if not isinstance(entries, list) or not entries:
-            raise UsageError(f"{where}: faults: must be a list of at least one fault")
-        self.source = dict(source)
-        self.all = [_read(entry, f"{where}: faults[{i}]") for i, entry in enumerate(entries)]
-        names = [one.id for one in self.all]
-        if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        try:
+            file = convert(source, _File)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+        self.source, self.seed, self.all = dict(source), file.seed, file.faults
+        names = Counter(one.id for one in self.all)
+        if twice := [name for name, count in names.items() if count > 1]:
             raise UsageError(f"{where}: faults: the id {twice[0]!r} stands twice. Give each fault its own")
 
     def session(self, name: str) -> FaultSession:
@@ -215,155 +281,15 @@ def stale_fields(old: Capture, new: Capture) -> Headers:
     return (("Age", str(age)), ("Warning", '110 - "Response is Stale"'))
 
 
-def _read(entry: Any, where: str) -> Fault:
-    if not isinstance(entry, dict):
-        raise UsageError(f"{where}: must be a mapping, not {type(entry).__name__}")
-    if unknown := sorted(set(entry) - _MEMBERS):
-        raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are {', '.join(sorted(_MEMBERS))}")
-    name = entry.get("id")
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise UsageError(f"{where}.id: must be a name of letters, digits, '.', '_' and '-', not {name!r}")
-    kinds = [kind for kind in _KINDS if entry.get(kind) not in (None, False)]
-    if len(kinds) > 1:
-        raise UsageError(f"{where}: has {kinds[0]} and {kinds[1]}. Make two faults of them")
-    if not kinds and "delay" not in entry and "pace" not in entry:
-        raise UsageError(
-            f"{where}: says nothing of what goes wrong. Add one of delay, pace, {', '.join(_KINDS)}"
-        )
-    kind = kinds[0] if kinds else ""
-    if "retry_after" in entry and kind != "status":
-        raise UsageError(f"{where}.retry_after: goes only with status")
-    plain = Fault(
-        id=name,
-        url=_glob(entry.get("url", "*"), f"{where}.url"),
-        session=_glob(entry.get("session", "*"), f"{where}.session"),
-        methods=_methods(entry.get("method"), f"{where}.method"),
-        nth=_ranges(entry.get("nth"), f"{where}.nth"),
-        each=_one_of(entry.get("per", "session"), ("session", "request"), f"{where}.per") == "request",
-        probability=_number(entry.get("probability", 1), f"{where}.probability", 1),
-        kind=kind,
-        delay=_distribution(entry.get("delay", 0), f"{where}.delay"),
-        pace=_number(entry["pace"], f"{where}.pace", math.inf, above=True) if "pace" in entry else 0,
-        status=200,
-        fields=(),
-        body=b"",
-        cut=0,
-    )
-    if "CONNECT" in plain.methods and (plain.pace or kind in ("cut", "stale")):
-        raise UsageError(f"{where}.method: CONNECT goes only with delay, status, reset, login and captcha")
-    return _with_kind(plain, entry, where)
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern in which * stands for any text."""
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
-def _with_kind(plain: Fault, entry: Mapping[str, Any], where: str) -> Fault:
-    value = entry.get(plain.kind) if plain.kind else None
-    match plain.kind:
-        case "status":
-            if isinstance(value, bool) or not isinstance(value, int) or not 400 <= value <= 599:
-                raise UsageError(f"{where}.status: must be a status from 400 to 599, not {value!r}")
-            after = entry.get("retry_after")
-            if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
-                raise UsageError(f"{where}.retry_after: must be whole seconds from 0 on, not {after!r}")
-            fields = () if after is None else (("Retry-After", str(after)),)
-            text = f"{value} {_REASONS.get(value, 'Error')}\n".encode()
-            return replace(plain, status=value, fields=fields, body=text)
-        case "login":
-            if value is True:
-                fields = (("WWW-Authenticate", 'Bearer error="invalid_token"'),)
-                return replace(
-                    plain, status=401, fields=fields, body=b"Your session has expired. Sign in again.\n"
-                )
-            if not isinstance(value, str) or not value.startswith(("http://", "https://", "/")):
-                raise UsageError(
-                    f"{where}.login: must be true (401) or the URL of a login page, not {value!r}"
-                )
-            return replace(plain, status=302, fields=(("Location", value),), body=b"Sign in again.\n")
-        case "captcha":
-            status = 403 if value is True else value
-            if isinstance(status, bool) or not isinstance(status, int) or not 200 <= status <= 599:
-                raise UsageError(f"{where}.captcha: must be true (403) or a status, not {value!r}")
-            return replace(plain, status=status, body=_CAPTCHA.encode())
-        case "cut":
-            if isinstance(value, str) and (share := re.fullmatch(r"(\d{1,2})%", value)):
-                return replace(plain, cut=int(share[1]) / 100)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise UsageError(f"{where}.cut: must be a number of bytes or a share as '50%', not {value!r}")
-            return replace(plain, cut=float(value) if value else 0.0)
-        case "reset" | "stale":
-            if value is not True:
-                raise UsageError(f"{where}.{plain.kind}: must be true, not {value!r}")
-    return plain
-
-
-def _glob(value: Any, where: str) -> re.Pattern[str]:
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{where}: must be a pattern in which * stands for any text, not {value!r}")
-    return re.compile(".*".join(map(re.escape, value.split("*"))), re.DOTALL)
-
-
-def _methods(value: Any, where: str) -> frozenset[str]:
-    values = [value] if isinstance(value, str) else [] if value is None else value
-    if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
-        raise UsageError(f"{where}: must be a method or a list of methods, not {value!r}")
-    return frozenset(one.upper() for one in values)
-
-
-def _ranges(value: Any, where: str) -> tuple[tuple[int, int | None], ...]:
-    ranges: list[tuple[int, int | None]] = []
-    for one in value if isinstance(value, list) else [] if value is None else [value]:
-        found = (
-            _RANGE.fullmatch(str(one)) if isinstance(one, str | int) and not isinstance(one, bool) else None
-        )
-        first = int(found[1]) if found else 0
-        last = first if not found or not found[2] else int(found[3]) if found[3] else None
-        if first < 1 or (last is not None and last < first):
-            raise UsageError(f"{where}: must be counts from 1 on as 3, '2-4' or '3-', not {one!r}")
-        ranges.append((first, last))
-    return tuple(ranges)
-
-
-def _one_of(value: Any, known: tuple[str, ...], where: str) -> str:
-    if value not in known:
-        raise UsageError(f"{where}: must be {' or '.join(known)}, not {value!r}")
-    return str(value)
-
-
-def _number(value: Any, where: str, most: float, *, above: bool = False) -> float:
-    wrong = isinstance(value, bool) or not isinstance(value, int | float)
-    if wrong or not 0 <= value <= most or (above and not value):
-        limit = f" to {most:g}" if math.isfinite(most) else ""
-        raise UsageError(f"{where}: must be a number {'above' if above else 'from'} 0{limit}, not {value!r}")
-    return float(value)
-
-
-def _distribution(value: Any, where: str) -> tuple[str, float, float]:
-    if not isinstance(value, dict):
-        return ("fixed", _number(value, where, LONGEST), 0.0)
-    if len(value) != 1:
-        raise UsageError(f"{where}: must be seconds or one of uniform, normal, exponential")
-    name, given = next(iter(value.items()))
-    _one_of(name, ("uniform", "normal", "exponential"), where)
-    if name == "exponential":
-        return (name, _number(given, f"{where}.{name}", LONGEST), 0.0)
-    if not isinstance(given, list) or len(given) != 2:
-        which = "least and most" if name == "uniform" else "mean and standard deviation"
-        raise UsageError(f"{where}.{name}: must be a list of two numbers ({which}), not {given!r}")
-    a, b = (_number(one, f"{where}.{name}[{i}]", LONGEST) for i, one in enumerate(given))
-    if name == "uniform" and b < a:
-        raise UsageError(f"{where}.{name}: the least, {a:g}, is more than the most, {b:g}")
-    return (name, a, b)
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _draw(drawn: str, what: str) -> float:
     """Return a number from 0 up to 1 that the texts decide."""
     return int.from_bytes(sha256(f"{drawn}\0{what}".encode()).digest()[:6]) / 2**48
-
-
-def _seconds(delay: tuple[str, float, float], drawn: float) -> float:
-    name, a, b = delay
-    if name == "uniform":
-        a += (b - a) * drawn
-    elif name == "exponential":
-        a *= -math.log(1 - drawn)
-    elif name == "normal" and b:
-        a = NormalDist(a, b).inv_cdf(min(max(drawn, 1e-9), 1 - 1e-9))
-    return round(min(max(a, 0.0), LONGEST), 3)

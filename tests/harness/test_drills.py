@@ -144,7 +144,7 @@ def test_a_wrong_file_is_a_usage_error(tmp_path: Path, option: str) -> None:
     (tmp_path / "faults.yaml").write_text("faults:\n  - id: a\n    delay: soon\n")
     done = command(*words, option, tmp_path / "faults.yaml")
     assert done.code == 2
-    assert "faults.yaml: faults[0].delay: must be a number" in done.err
+    assert "faults.yaml: Expected float | object | null, got str - at $.faults[0].delay" in done.err
     assert not (tmp_path / "run").exists()
 
 

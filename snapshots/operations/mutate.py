@@ -17,9 +17,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from stillweb.snapshots.capture import Capture, Exchange, Response
 from stillweb.snapshots.dates import parse_timestamp
@@ -29,23 +30,16 @@ from stillweb.snapshots.http.charsets import decode
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.remote import local
 from stillweb.snapshots.request import Headers
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.snapshot import DROPPABLE, MUTATION, Snapshot
 from stillweb.snapshots.text.freezing import freeze, text_address, view_text_address
 from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_FIELDS = frozenset(
-    [
-        *("url", "css", "json", "text", "attribute", "replace", "drop", "reorder", "picture", "truncate"),
-        *("status", "headers", "popup", "banner", "inject", "place", "gold"),
-    ]
-)
 _ACTS = (
     *("text", "attribute", "replace", "drop", "reorder", "picture", "truncate", "status", "headers"),
     *("popup", "banner", "inject"),
 )
-_PLACES = ("visible", "hidden", "attribute", "comment", "json", "pdf", "tool")
 _ELSEWHERE = ("json", "pdf", "tool")  # places that a page does not have
 _PAGES = ("text/html", "application/xhtml+xml")
 _BODY_FIELDS = frozenset({"content-encoding", "content-length", "content-md5", "digest", "etag"})
@@ -85,84 +79,68 @@ def injections() -> dict[str, dict[str, str]]:
     return found
 
 
+class _Entry(Struct, forbid_unknown_fields=True):
+    """A mutation: where it changes pages, one change, and what becomes of the gold answers."""
+
+    url: str = "*"
+    css: str | UnsetType = UNSET
+    json: str | UnsetType = UNSET
+    text: str | float | bool | UnsetType | None = UNSET
+    attribute: dict[str, Any] | UnsetType = UNSET
+    replace: dict[Annotated[str, Meta(min_length=1)], Any] | UnsetType = UNSET
+    drop: bool | UnsetType = UNSET
+    reorder: list[Any] | str | UnsetType = UNSET
+    picture: str | UnsetType = UNSET
+    truncate: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    status: Annotated[int, Meta(ge=200, le=599)] | UnsetType = UNSET
+    headers: dict[str, Any] | UnsetType = UNSET
+    popup: str | UnsetType = UNSET
+    banner: str | UnsetType = UNSET
+    inject: str | UnsetType = UNSET
+    place: Literal["visible", "hidden", "attribute", "comment", "json", "pdf", "tool"] = "visible"
+    gold: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        acts = [act for act in _ACTS if getattr(self, act) is not UNSET]
+        if len(acts) != 1:
+            raise ValueError(f"has {', '.join(acts) or 'no change'}. Give one of {', '.join(_ACTS)}")
+        if self.css and self.json:
+            raise ValueError("has css and json. Make two mutations of them")
+        if acts[0] in ("text", "drop", "reorder") and not (self.css or self.json):
+            raise ValueError(f"{acts[0]} needs css or json to say where")
+        if self.attribute and not self.css:
+            raise ValueError("attribute needs css to say where")
+        if self.css is not UNSET:
+            _check_css(self.css)
+        if self.json is not UNSET and not _steps(self.json):
+            raise ValueError(f"json: must be a path as items[0].price or items[*].price, not {self.json!r}")
+        if self.inject and self.inject not in injections():
+            raise ValueError(
+                f"inject: unknown injection {self.inject!r}. Known are {', '.join(injections())}"
+            )
+
+
+class _Spec(Struct, forbid_unknown_fields=True):
+    id: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    mutations: Annotated[list[_Entry], Meta(min_length=1)]
+
+
 def read_spec(value: Any, where: str) -> dict[str, Any]:
     """Check a mutation spec. Raise UsageError naming `where` and the wrong field."""
-    if not isinstance(value, dict):
-        raise UsageError(f"{where}: must hold a mapping with id and mutations")
-    if unknown := sorted(set(value) - {"id", "mutations"}):
-        raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are id, mutations")
-    name = value.get("id")
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise UsageError(f"{where}: id: must be a name of letters, digits, '.', '_' and '-', not {name!r}")
-    entries = value.get("mutations")
-    if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{where}: mutations: must be a list of at least one mutation")
-    for i, entry in enumerate(entries):
-        _check(entry, f"{where}: mutations[{i}]")
+    try:
+        convert(value, _Spec)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
     return dict(value)
 
 
-def _check(entry: Any, where: str) -> None:
-    if not isinstance(entry, dict):
-        raise UsageError(f"{where}: must be a mapping, not {type(entry).__name__}")
-    if unknown := sorted(set(entry) - _FIELDS):
-        raise UsageError(f"{where}: unknown field {unknown[0]!r}. Known are {', '.join(sorted(_FIELDS))}")
-    acts: list[str] = [act for act in _ACTS if act in entry]
-    if len(acts) != 1:
-        raise UsageError(f"{where}: has {', '.join(acts) or 'no change'}. Give one of {', '.join(_ACTS)}")
-    act = acts[0]
-    value: Any = entry[act]
-    kinds: dict[str, tuple[type, ...]] = {
-        "text": (str, int, float, bool, type(None)),
-        "attribute": (dict,),
-        "replace": (dict,),
-        "drop": (bool,),
-        "reorder": (list, str),
-        "picture": (str,),
-        "truncate": (int,),
-        "status": (int,),
-        "headers": (dict,),
-        "popup": (str,),
-        "banner": (str,),
-        "inject": (str,),
-    }
-    if not isinstance(value, kinds[act]):
-        raise UsageError(f"{where}.{act}: must not be {type(value).__name__}")
-    if "css" in entry and "json" in entry:
-        raise UsageError(f"{where}: has css and json. Make two mutations of them")
-    if act in ("text", "drop", "reorder") and not ("css" in entry or "json" in entry):
-        raise UsageError(f"{where}: {act} needs css or json to say where")
-    if act == "attribute" and "css" not in entry:
-        raise UsageError(f"{where}: attribute needs css to say where")
-    if "css" in entry:
-        _check_css(entry["css"], f"{where}.css")
-    if "json" in entry and not _steps(entry["json"]):
-        raise UsageError(
-            f"{where}.json: must be a path as items[0].price or items[*].price, not {entry['json']!r}"
-        )
-    value = entry[act]
-    if act in ("truncate", "status") and (isinstance(value, bool) or value < 0):
-        raise UsageError(f"{where}.{act}: must be a number from 0 on, not {value!r}")
-    if act == "status" and not 200 <= value <= 599:
-        raise UsageError(f"{where}.status: must be from 200 to 599, not {value!r}")
-    if act == "replace" and not all(isinstance(old, str) and old for old in value):
-        raise UsageError(f"{where}.replace: must map texts that aren't empty to texts")
-    if act == "inject" and value not in injections():
-        raise UsageError(f"{where}.inject: unknown injection {value!r}. Known are {', '.join(injections())}")
-    if (place := entry.get("place", "visible")) not in _PLACES:
-        raise UsageError(f"{where}.place: must be one of {', '.join(_PLACES)}, not {place!r}")
-    gold = entry.get("gold", {})
-    if not isinstance(gold, dict) or not all(isinstance(x, str) for pair in gold.items() for x in pair):
-        raise UsageError(f"{where}.gold: must map texts to texts")
-
-
-def _check_css(selector: Any, where: str) -> None:
+def _check_css(selector: str) -> None:
     import soupsieve
 
     try:
         soupsieve.compile(selector)
-    except (soupsieve.SelectorSyntaxError, TypeError) as error:
-        raise UsageError(f"{where}: is not a CSS selector: {str(error).splitlines()[0]}") from None
+    except soupsieve.SelectorSyntaxError as error:
+        raise ValueError(f"css: is not a CSS selector: {str(error).splitlines()[0]}") from None
 
 
 # resources by a view's address

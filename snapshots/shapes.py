@@ -47,7 +47,7 @@ def _choices(kind: Any, place: str) -> list[object]:
 
 def must_be_known(value: Any, kind: type) -> None:
     """Raise ValueError if an object has a member that the dataclass `kind` lacks; `convert` passes those over."""
-    fields = {field.name for field in dataclasses.fields(kind)}
+    fields = {field.name for field in dataclasses.fields(kind) if field.init}
     if isinstance(value, dict) and (unknown := [name for name in value if name not in fields]):
         raise ValueError(f"unknown member {unknown[0]!r}")
 

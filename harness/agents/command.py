@@ -35,8 +35,10 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
 
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.sandbox.running import Channel, PreparedCommand, Start, program_folder
@@ -47,6 +49,7 @@ from stillweb.proxy.net.relaying import lead
 from stillweb.snapshots.dates import iso_date
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.redact import EVERYWHERE, MASK, Redactor
+from stillweb.snapshots.shapes import convert
 
 # Variables of our own environment that a program needs to start. No other is passed on, above all no key.
 PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
@@ -61,12 +64,37 @@ MOST_OUTPUT = 64 << 20  # bytes of an answer; endless output would exhaust memor
 _FOLDERS = re.compile(r"(?<![\w.:/~%-])/(?:[^\s/:'\"<>|]+/)+(?=[^\s/:'\"<>|])")
 
 
-def text_list(value: Any, what: str) -> list[str]:
-    """Return a list of texts from a list or a single text. Raise UsageError for anything else."""
-    texts = [value] if isinstance(value, str) else value or []
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"{what}: must be a list of names")
-    return texts
+class Allowed(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Members of a YAML file: the variables, hosts and files that a program may have."""
+
+    pass_env: str | list[str] | None = None
+    direct: str | list[str] | None = None
+    files: str | list[str] | None = None
+
+    def members(self) -> dict[str, Any]:
+        """Return the arguments of an agent. Raise UsageError for what is no host."""
+        pass_env, direct, files = (
+            [one] if isinstance(one, str) else one or [] for one in (self.pass_env, self.direct, self.files)
+        )
+        try:
+            return {"pass_env": pass_env, "direct": direct_hosts(direct), "files": tuple(files)}
+        except UsageError as error:
+            raise UsageError(f"direct: {error}") from None
+
+
+class _Options(Allowed):
+    command: str | Annotated[list[str], Meta(min_length=1)]
+    stdin: Literal["text", "json"] = "text"
+    answer: Literal["all", "last-line"] = "all"
+    env: dict[str, str | float | bool | None] | None = None
+    clock: str | int | None = None
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:  # an unclosed quote
+        raise UsageError(f"command: {error}") from None
 
 
 @dataclass(slots=True)
@@ -90,46 +118,16 @@ class CommandAgent:
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> CommandAgent:
         """Make the agent from a YAML file's members. Raise UsageError naming a wrong member."""
-        known = {"command", "stdin", "answer", "env", "pass_env", "direct", "clock", "files"}
-        if unknown := sorted(set(options) - known):
-            raise UsageError(f"{source}: unknown member {unknown[0]!r}")
-        command = options.get("command")
         try:
-            words = shlex.split(command) if isinstance(command, str) else command
-        except ValueError as error:  # an unclosed quote
-            raise UsageError(f"{source}: command: {error}") from error
-        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-            raise UsageError(f"{source}: command: must be a program with its arguments")
-        for name, choices in (("stdin", ("text", "json")), ("answer", ("all", "last-line"))):
-            if options.get(name, choices[0]) not in choices:
-                raise UsageError(f"{source}: {name}: must be {' or '.join(choices)}, not {options[name]!r}")
-        given = options.get("env") or {}
-        if not isinstance(given, dict) or any(isinstance(v, (dict, list)) for v in given.values()):
-            raise UsageError(f"{source}: env: must map names of variables to texts")
-        env = {str(k): str(v) for k, v in given.items()}
-        texts = {
-            name: text_list(options.get(name), f"{source}: {name}")
-            for name in ("pass_env", "direct", "files")
-        }
-        try:
-            direct = direct_hosts(texts["direct"])
-        except UsageError as error:
-            raise UsageError(f"{source}: direct: {error}") from error
-        clock = options.get("clock")
-        try:
-            moment = moment_of(str(clock)) if clock is not None else None
-        except UsageError as error:
-            raise UsageError(f"{source}: {error}") from error
-        return cls(
-            words,
-            options.get("stdin", "text"),
-            options.get("answer", "all"),
-            env,
-            texts["pass_env"],
-            direct,
-            moment,
-            tuple(texts["files"]),
-        )
+            given = convert(options, _Options)
+            words = given.command if isinstance(given.command, list) else _words(given.command)
+            if not words:
+                raise UsageError("command: must be a program with its arguments")
+            clock = moment_of(str(given.clock)) if given.clock is not None else None
+            env = {name: str(value) for name, value in (given.env or {}).items()}
+            return cls(words, given.stdin, given.answer, env, clock=clock, **given.members())
+        except (ValueError, UsageError) as error:
+            raise UsageError(f"{source}: {error}") from None
 
     def identity(self) -> dict[str, Any]:
         """Return the kind and the digests of the command, the local files it names, and the variables."""

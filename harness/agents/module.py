@@ -36,15 +36,15 @@ from typing import Any, Literal
 
 from stillweb.harness._parsing import look_for_module
 from stillweb.harness.agents.attempt import Attempt, AttemptEnded, LimitReached
-from stillweb.harness.agents.command import CommandAgent, text_list, without_places
+from stillweb.harness.agents.command import Allowed, CommandAgent, without_places
 from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
 from stillweb.harness.agents.tool_event import call_members
 from stillweb.harness.models.tape import CallInProgress
 from stillweb.harness.sandbox.running import Limits, Start, program_folder, run_start
 from stillweb.harness.trace import Event, canonical, digest, hashed_part
-from stillweb.proxy.net.client_env import direct_hosts
 from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.shapes import convert
 
 MOST_LINE = 64 << 20  # bytes of one message
 _MOST_CALLS = 1 << 30
@@ -78,22 +78,17 @@ class ModuleAgent(CommandAgent):
     @classmethod
     def load(cls, spec: str, options: Mapping[str, Any], *, allow_unconfined: bool = False) -> ModuleAgent:
         """Return the agent. Raise UsageError if it can't be imported or is not an agent."""
-        given = {
-            name: text_list(options.get(name), f"agent {spec}: {name}")
-            for name in ("pass_env", "direct", "files")
-        }
+        own = {name: options[name] for name in Allowed.__struct_fields__ if name in options}
         try:
-            direct = direct_hosts(given["direct"])
-        except UsageError as error:
-            raise UsageError(f"agent {spec}: direct: {error}") from error
+            allowed = convert(own, Allowed).members()
+        except (ValueError, UsageError) as error:
+            raise UsageError(f"agent {spec}: {error}") from None
         code = code_of(spec)
         agent = cls(
             [sys.executable, "-c", _START, json.dumps([os.path.abspath(place) for place in sys.path])],
-            pass_env=given["pass_env"],
-            direct=direct,
-            files=tuple(given["files"]),
+            **allowed,
             spec=spec,
-            options={name: value for name, value in options.items() if name not in given},
+            options={name: value for name, value in options.items() if name not in allowed},
             code=code,
         )
         agent.description = agent._describe(allow_unconfined=allow_unconfined)

@@ -23,38 +23,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
+
+from msgspec import Meta
 
 from stillweb.harness.agents.attempt import Attempt, LimitReached
 from stillweb.harness.agents.tool_event import describe
 from stillweb.harness.trace import digest, read_json
 from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.shapes import convert, must_be_known
 
 _PORTS = {"http": 80, "https": 443}
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "model": str,
-    "api": str,
-    "base_url": str,
-    "key_variable": str,
-    "stream": bool,
-    "system": str,
-    "params": dict,
-    "timeout": (int, float),
-    "tries": int,
-    "start_url": bool,
-    "images": bool,
-    "last_call": (bool, str),
-}
-_NUMBERS = (int, (int, float))  # in Python, bool is a subclass of int
-
-
-def _words(types: type | tuple[type, ...]) -> str:
-    names = {str: "text", bool: "true or false", int: "a whole number", dict: "a mapping"}
-    if types == (int, float):
-        return "a number"
-    return names[types] if isinstance(types, type) else " or ".join(names[one] for one in types)
 
 
 @dataclass(slots=True)
@@ -62,10 +43,11 @@ class OpenAIAgent:
     """Agent that asks a model and makes the tool calls it requests, in order, until it requests none."""
 
     kind: ClassVar[str] = "openai"
+    name: ClassVar[str] = "openai"
     default_url: ClassVar[str] = "https://api.openai.com/v1"
 
     model: str
-    api: str = "chat"
+    api: Annotated[str, Meta(pattern="^(chat|responses)$")] = "chat"
     base_url: str = ""  # "": the run's OPENAI_BASE_URL, else OpenAI's
     key_variable: str = "OPENAI_API_KEY"
     stream: bool = False
@@ -75,31 +57,23 @@ class OpenAIAgent:
     tries: int = 5
     start_url: bool = True
     images: bool = True
-    packaged_system: bool = False  # sent only where there are tools
     last_call: str = ""  # message before the last call; "" for no such call
-    name: str = "openai"
+    packaged_system: bool = field(default=False, init=False)  # sent only where there are tools
 
     @classmethod
     def from_options(cls, options: dict[str, Any], source: str) -> OpenAIAgent:
         """Make the agent from a YAML file's members. Raise UsageError naming a wrong member."""
-        for name, value in options.items():
-            if name not in _TYPES:
-                raise UsageError(f"{source}: unknown member {name!r}")
-            if not isinstance(value, _TYPES[name]) or (isinstance(value, bool) and _TYPES[name] in _NUMBERS):
-                raise UsageError(f"{source}: {name}: must be {_words(_TYPES[name])}, not {value!r}")
-        if "model" not in options:
-            raise UsageError(f"{source}: model: is missing")
-        if "api" in options and cls.kind != "openai":
-            raise UsageError(f"{source}: unknown member 'api'")
-        if options.get("api", "chat") not in ("chat", "responses"):
-            raise UsageError(f"{source}: api: must be chat or responses, not {options['api']!r}")
-        ready = dict(options)
-        if "system" not in ready:
-            ready |= {"system": _packaged("system.txt"), "packaged_system": True}
-        if ready.get("last_call") is True:
-            ready["last_call"] = _packaged("last_call.txt")
-        ready["last_call"] = ready.get("last_call") or ""
-        return cls(**ready)
+        given = dict(options)
+        if isinstance(last_call := options.get("last_call"), bool):
+            given["last_call"] = _packaged("last_call.txt") if last_call else ""
+        try:
+            must_be_known(given, cls)
+            agent = convert(given, cls)
+        except ValueError as error:
+            raise UsageError(f"{source}: {error}") from None
+        if "system" not in options:
+            agent.system, agent.packaged_system = _packaged("system.txt"), True
+        return agent
 
     def model_options(self, env: Mapping[str, str]) -> dict[str, Any]:
         """Return the `provider`, and arguments of its client (stillweb.harness.models.providers.client_of).

@@ -7,7 +7,7 @@ further members of the request (Anthropic), or of its `config` (Gemini).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from stillweb.harness.agents.attempt import Attempt
@@ -21,11 +21,11 @@ class AnthropicAgent(OpenAIAgent):
     """Agent that asks a model by Anthropic's Messages API."""
 
     kind: ClassVar[str] = "anthropic"
+    name: ClassVar[str] = "anthropic"
     default_url: ClassVar[str] = "https://api.anthropic.com"
 
-    api: str = "messages"
+    api: str = field(default="messages", init=False)
     key_variable: str = "ANTHROPIC_API_KEY"
-    name: str = "anthropic"
 
     def talk(self, attempt: Attempt) -> ModelConversation:
         return _Messages(self, attempt)
@@ -36,11 +36,11 @@ class GeminiAgent(OpenAIAgent):
     """Agent that asks a model by Gemini's generateContent."""
 
     kind: ClassVar[str] = "gemini"
+    name: ClassVar[str] = "gemini"
     default_url: ClassVar[str] = "https://generativelanguage.googleapis.com"
 
-    api: str = "generate"
+    api: str = field(default="generate", init=False)
     key_variable: str = "GEMINI_API_KEY"
-    name: str = "gemini"
 
     def talk(self, attempt: Attempt) -> ModelConversation:
         return _Generate(self, attempt)

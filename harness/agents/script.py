@@ -31,16 +31,16 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError, Undefined
 from jinja2.nativetypes import NativeEnvironment
 from jinja2.sandbox import SandboxedEnvironment
+from msgspec import UNSET, Struct, UnsetType, field
 
 from stillweb.harness._parsing import read_yaml
 from stillweb.harness.agents import extract
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.trace import digest
 from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.shapes import convert
 from stillweb.snapshots.words import did_you_mean
 
-_STEP_MEMBERS = {"call", "with", "as", "set", "when", "may_fail"}
-_KINDS: dict[str, type] = {"call": str, "with": dict, "as": str, "set": dict, "may_fail": bool}
 # raised by templates and filters
 _FAULTS = (UsageError, TemplateError, TypeError, ValueError, ArithmeticError, LookupError, re.error)
 _FILTERS = {
@@ -67,12 +67,47 @@ class _Native(SandboxedEnvironment, NativeEnvironment):
     """Environment whose `compile_expression` returns the expression's value, not its text."""
 
 
+class _Step(Struct, forbid_unknown_fields=True):
+    call: str | UnsetType = UNSET
+    arguments: dict[str, Any] | None = field(default=None, name="with")
+    result: str | None = field(default=None, name="as")
+    set: dict[str, Any] | None = None
+    when: Any = None
+    may_fail: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.call is UNSET and self.set is None:
+            raise ValueError("needs call or set")
+
+
+class _Script(Struct, forbid_unknown_fields=True):
+    steps: list[_Step] | None = None
+    answer: Any = None
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    agent: Any = None
+    name: Any = None
+    tasks: dict[str, Any] | None = None
+    default: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Steps and answer template of one task."""
+    """Steps, as they are written, and answer template of one task."""
 
     steps: tuple[dict[str, Any], ...]
     answer: str | None
+
+    @classmethod
+    def read(cls, value: Any, where: str) -> Script:
+        """Check and return a script. Raise UsageError naming `where` and what is wrong."""
+        try:
+            answer = convert(value, _Script).answer
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+        text = answer if answer is None or isinstance(answer, str) else json.dumps(answer)
+        return cls(tuple(value.get("steps") or ()), text)
 
 
 class ScriptAgent:
@@ -97,13 +132,15 @@ class ScriptAgent:
     @classmethod
     def from_mapping(cls, value: dict[str, Any], source: str) -> ScriptAgent:
         """Make the agent from the mapping of its YAML file; `source` is named in errors."""
-        if unknown := sorted(set(value) - {"agent", "name", "tasks", "default"}):
-            raise UsageError(f"{source}: unknown member {unknown[0]!r}")
-        tasks = value.get("tasks") or {}
-        if not isinstance(tasks, dict):
-            raise UsageError(f"{source}: tasks: must be a mapping from task id to script")
-        scripts = {str(task): _script(script, f"{source}: tasks.{task}") for task, script in tasks.items()}
-        default = _script(value["default"], f"{source}: default") if value.get("default") else None
+        try:
+            file = convert(value, _File)
+        except ValueError as error:
+            raise UsageError(f"{source}: {error}") from None
+        scripts = {
+            task: Script.read(script, f"{source}: tasks.{task}")
+            for task, script in (file.tasks or {}).items()
+        }
+        default = Script.read(file.default, f"{source}: default") if file.default else None
         return cls(scripts, default, str(value.get("name", "script")))
 
     def not_among(self, ids: Sequence[str]) -> list[str]:
@@ -174,32 +211,3 @@ class ScriptAgent:
             # str() of it raises, with its name
             return str(filled) if isinstance(filled, Undefined) else filled
         return self._text(value).render(names)
-
-
-def _script(value: Any, where: str) -> Script:
-    if not isinstance(value, dict):
-        raise UsageError(f"{where}: must be a mapping with steps and answer")
-    if unknown := sorted(set(value) - {"steps", "answer"}):
-        raise UsageError(f"{where}: unknown member {unknown[0]!r}")
-    steps = value.get("steps") or []
-    if not isinstance(steps, list):
-        raise UsageError(f"{where}.steps: must be a list")
-    for number, step in enumerate(steps, 1):
-        if not isinstance(step, dict):
-            raise UsageError(f"{where}.steps[{number}]: must be a mapping")
-        if unknown := sorted(set(step) - _STEP_MEMBERS):
-            raise UsageError(f"{where}.steps[{number}]: unknown member {unknown[0]!r}")
-        if not step.keys() & {"call", "set"}:
-            raise UsageError(f"{where}.steps[{number}]: needs call or set")
-        for name, kind in _KINDS.items():
-            if (
-                name in step
-                and (step[name] is not None or name == "call")
-                and not isinstance(step[name], kind)
-            ):
-                words = "a mapping" if kind is dict else "true or false" if kind is bool else "text"
-                raise UsageError(f"{where}.steps[{number}].{name}: must be {words}")
-    answer = value.get("answer")
-    if answer is not None and not isinstance(answer, str):
-        answer = json.dumps(answer)
-    return Script(tuple(steps), answer)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from sys import intern
+from sys import intern, maxsize
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote_plus, urlsplit
 
@@ -72,6 +72,11 @@ class Event:
     def done(self) -> int:
         """Return a number for what the request did: its key, and the fields that an application made up."""
         return mix(self.key, self.fields) if self.fields else self.key
+
+    @property
+    def written(self) -> str:
+        """Return the type, whether it was refused or not."""
+        return self.type.removesuffix(REFUSED)
 
     @property
     def confirmed(self) -> bool:
@@ -268,23 +273,47 @@ def flat(prefix: str, value: object, size: int) -> Iterator[tuple[str, str]]:
         )
 
 
+def between(places: Sequence[int], since: int, until: int) -> Sequence[int]:
+    """Return those of ordered `places` that lie between two."""
+    return places[bisect_left(places, since) : bisect_left(places, until)]
+
+
+# Events of one type by what they did, each with how often it happened, in the order of their last times
+Distinct = dict[int, tuple[Event, int]]
+
+
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number.
 
     A session may stay and repeat itself: each event takes 40 bytes beside its own, which equal ones share.
     """
 
-    __slots__ = ("_chains", "_files", "_keys", "_places", "doubts", "events", "marks")
+    __slots__ = (
+        "__weakref__",
+        "_chains",
+        "_distinct",
+        "_files",
+        "_keys",
+        "_places",
+        "doubts",
+        "events",
+        "intact",
+        "marks",
+    )
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = []
+        # the place up to which no event was taken back since the model last carried its folds on
+        self.intact = maxsize
         # by place, a number for all that happened before: files, which a page's parts bring in, in any order
         self.marks = array("Q", [0])
         self._files = 0  # the sum of the numbers of files
-        self.doubts: list[int] = []  # places of the writes whose answers are doubtful
+        # places of the writes whose answers are more doubtful than those of their type before
+        self.doubts: list[int] = []
         self._places: dict[str, array[int]] = {}  # by type
         self._chains: dict[str, array[int]] = {}  # the same as `marks`, of one type alone
         self._keys: dict[int, array[int]] = {}  # places by key
+        self._distinct: dict[str, tuple[int, Distinct]] = {}  # by type, of so many of its events
         for event in events:
             self.add(event)
 
@@ -300,10 +329,8 @@ class History:
         first = len(self.events) if since is None else since
         while first < len(self.events) and self.events[first].key <= event.key:
             first += 1
-        later = self.events[first:]
-        if later:
-            for _ in later:
-                self.drop()
+        if later := self.events[first:]:
+            self.cut(first)
             for one in (event, *later):
                 self.add(one)
             return
@@ -320,20 +347,27 @@ class History:
         else:
             self.marks.append((mix(self.marks[-1] - self._files & MASK, event.done) + self._files) & MASK)
         if event.trust < 1 and not event.safe and event.kind != "beacon":
-            self.doubts.append(len(self.events))
+            doubted = (self.events[place] for place in self.doubts)
+            if all(e.trust > event.trust for e in doubted if e.written == event.written):
+                self.doubts.append(len(self.events))
         self.events.append(event)
 
-    def drop(self) -> None:
-        """Take the last event back."""
-        event = self.events.pop()
-        self.marks.pop()
-        if event.kind == "asset":
-            self._files -= event.done
-        self._places[event.type].pop()
-        self._chains[event.type].pop()
-        self._keys[event.key].pop()
-        if self.doubts and self.doubts[-1] == len(self.events):
-            self.doubts.pop()
+    def cut(self, place: int) -> None:
+        """Take the events from `place` on back."""
+        self.intact = min(self.intact, place)
+        while len(self.events) > place:
+            event = self.events.pop()
+            self.marks.pop()
+            if event.kind == "asset":
+                self._files -= event.done
+            places = self._places[event.type]
+            places.pop()
+            if self._distinct.get(event.type, (0,))[0] > len(places):
+                del self._distinct[event.type]
+            self._chains[event.type].pop()
+            self._keys[event.key].pop()
+            if self.doubts and self.doubts[-1] == len(self.events):
+                self.doubts.pop()
 
     def types(self, place: int) -> Iterator[str]:
         """Yield the types that happened before `place`."""
@@ -344,14 +378,36 @@ class History:
         places = self._places.get(kind)
         return self._chains[kind][bisect_left(places, place)] if places else 0
 
-    def of(self, kind: str, place: int) -> list[Event]:
-        """Return the events of one type before `place`."""
+    def of(self, kind: str, place: int, most: int) -> list[Event]:
+        """Return the last events of one type before `place`, `most` at most."""
         places = self._places.get(kind, ())
-        return [self.events[p] for p in places[: bisect_left(places, place)]]
+        end = bisect_left(places, place)
+        return [self.events[p] for p in places[max(0, end - most) : end]]
 
-    def places(self, kinds: Iterable[str]) -> list[int]:
-        """Return the places of the events of some types, in order."""
-        found = [p for kind in kinds for p in self._places.get(kind, ())]
+    def distinct(self, kind: str, place: int) -> Distinct:
+        """Return the events of one type before `place` that did different things."""
+        places = self._places.get(kind, ())
+        end = bisect_left(places, place)
+        counted, found = self._distinct.get(kind, (0, {}))
+        if counted > end:
+            counted, found = 0, {}
+        for p in places[counted:end]:
+            event = self.events[p]
+            _, times = found.pop(event.done, (event, 0))
+            found[event.done] = event, times + 1
+        self._distinct[kind] = end, found
+        return found
+
+    def sequence(self, events: Distinct, place: int) -> list[int]:
+        """Return what `events`, some of those of one type, did before `place`, in order."""
+        types = {event.type for event, _ in events.values()}
+        places = {p for event, _ in events.values() for p in between(self.asked(event.key), 0, place)}
+        found = [self.events[p] for p in sorted(places)]
+        return [event.done for event in found if event.type in types and event.done in events]
+
+    def places(self, kinds: Iterable[str], since: int, until: int) -> list[int]:
+        """Return the places of the events of some types that lie between two places, in order."""
+        found = [p for kind in kinds for p in between(self._places.get(kind, ()), since, until)]
         found.sort()
         return found
 

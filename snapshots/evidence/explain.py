@@ -74,7 +74,7 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
         decide += [(chance * share, t) for t, share in likely]
     decide.sort(key=_likeliest)
     for chance, t in decide[:NAMED]:
-        then, now = given[-1].history.of(t, given[-1].place), history.of(t, place)
+        then, now = given[-1].history.of(t, given[-1].place, 1), history.of(t, place, 1)
         if t.startswith(PART):
             phrase = f"recorded with {_part(t, given[-1].parts)}"
             if given[-1].parts.get(t) != parts.get(t):

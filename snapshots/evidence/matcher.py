@@ -699,7 +699,7 @@ class Matcher:
         site = site_of(request.url)
         evidence, past = self.evidence(site), session.at(site)
         if session.missed_site == site:
-            past.history.drop()
+            past.history.cut(len(past.history) - 1)
         session.missed_site = None
         key = request_key(request).canonical
         if key in evidence.files:

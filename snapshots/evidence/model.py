@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
@@ -16,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product, repeat
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import REFUSED, SAY, Event, History
+from stillweb.snapshots.evidence.events import REFUSED, SAY, Distinct, Event, History, between
 from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import PREFIX
@@ -34,6 +36,7 @@ ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
 ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
+CARRIED = 1 << 16  # things that folds of live histories keep, some 300 bytes each
 FOLDED = 1 << 18  # events of folded histories, some 100 bytes each, and states of observations that are kept
 SAMPLED = 16  # answers that tell which words are usual
 # parameters whose values name things; numbers of a path are called #0 …
@@ -145,6 +148,7 @@ class Model:
         # of each group of concurrent requests that holds a write, by the mark before it, the place of each key
         self._bursts: dict[int, list[dict[int, int]]] = defaultdict(list)
         self._longest = 0  # events of such a group
+        self._widest = 0  # reads of a group of concurrent ones
         self._led_on = set[str]()  # types of writes that are answered by a redirect
         before: dict[tuple[str, int], int] = {}
         moments: dict[str, tuple[tuple[int, int], list[Event]]] = {}
@@ -200,8 +204,13 @@ class Model:
         # fits by the states of the observations, numbered, and the numbers that these hold
         self._by_states: dict[tuple[int, tuple[int, ...]], Fit] = {}
         self._numbered = 0
-        self._folds: dict[tuple[int, Chosen, str], tuple[list[int], list[int], list[float]]] = {}
+        self._folds: dict[tuple[int, Chosen, str], tuple[list[int], list[int]]] = {}
         self._folded_events = 0
+        # folds of live histories, and the number of things that they keep
+        self._carried: WeakKeyDictionary[History, dict[tuple[Chosen, str, int], Folding]] = (
+            WeakKeyDictionary()
+        )
+        self._carried_things = 0
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._explained: dict[int, dict[Chosen, dict[str, list[Explanation]]]] = {}
@@ -220,6 +229,7 @@ class Model:
         """Append requests that were under way at once, in the order of their keys."""
         if reads:
             self._groups[history.marks[-1]].add(frozenset(e.key for e in reads))
+            self._widest = max(self._widest, len(reads))
         for event in sorted(reads, key=lambda e: e.key):
             history.add(event)
             if len(reads) > 1:
@@ -244,8 +254,7 @@ class Model:
                 if all(e.key in order for e in concurrent):
                     recorded = sorted(concurrent, key=lambda e: order[e.key])
                     swapped = recorded != concurrent
-                    for _ in concurrent[1:]:
-                        history.drop()
+                    history.cut(place)
                     for one in recorded:
                         history.add(replace(one, trust=min(one.trust, priors.SWAPPED)) if swapped else one)
                     return
@@ -254,14 +263,15 @@ class Model:
     def since(self, key: int, history: History) -> int:
         """Return the place in a history from which on all events are concurrent with a request.
 
-        Where a recorded history began likewise, its groups of concurrent reads decide; elsewhere any pair that was ever concurrent counts.
+        Where a recorded history began likewise, its groups of concurrent reads decide; elsewhere any pair that was ever concurrent counts,
+        of no more events than were ever concurrent.
         """
         mates, end = self._mates.get(key, set()), len(history)
         keys, place = {key}, end
         while True:
             if any(keys <= group for group in self._groups.get(history.marks[place], ())):
                 return place
-            if not place or history.events[place - 1].key not in mates:
+            if not place or end - place >= self._widest or history.events[place - 1].key not in mates:
                 return place
             place -= 1
             keys.add(history.events[place].key)
@@ -370,7 +380,7 @@ class Model:
         always = self._usual_words() | set.intersection(*(set(words) for _, words in shown.values()))
         score = 0
         for o, words in shown.values():
-            *_, before, last = [set[str]()] * 2 + [_said(e) - always for e in o.history.of(t, o.place)[-2:]]
+            *_, before, last = [set[str]()] * 2 + [_said(e) - always for e in o.history.of(t, o.place, 2)]
             if before - last and last - before:
                 score += -1 if (before - last) & words else 1 if (last - before) & words else 0
         return float(priors.HEARD ** max(0, min(priors.ECHOES, score)))
@@ -498,7 +508,7 @@ class Model:
             yield from repeat(0, len(target.observations))
             return
         chosen, named = _parted(chosen)
-        folded: dict[int, tuple[list[int], list[int], list[float]]] = {}
+        folded: dict[int, tuple[list[int], list[int]]] = {}
         for o in target.observations:
             found = folded.get(id(o.history))
             if not chosen:
@@ -506,24 +516,28 @@ class Model:
                 continue
             if found is None:
                 found = folded[id(o.history)] = self._folded(o.history, target.event, chosen, reduction)
-            places, states, _ = found
+            places, states = found
             yield _with_parts(states[bisect_left(places, o.place)], named, o.parts)
 
     def _folded(
         self, history: History, target: Event, chosen: Chosen, reduction: str
-    ) -> tuple[list[int], list[int], list[float]]:
-        """Return the result of `fold` for a recorded history, cached where it is the same for all targets."""
-        if reduction == "shown" or any(own for _, own in chosen):
-            return fold(history, target, places_of(history, target, chosen), reduction)
+    ) -> tuple[list[int], list[int]]:
+        """Return the places of the events of a recorded history that count, and the states: before the first, and after each."""
         memo = id(history), chosen, reduction
         found = self._folds.get(memo)
         if found is None:
-            found = fold(history, target, places_of(history, target, chosen), reduction)
-            self._folded_events += len(found[0])
-            if self._folded_events > FOLDED:
-                self._folds.clear()
-                self._folded_events = len(found[0])
-            self._folds[memo] = found
+            places, folding = places_of(history, target, chosen, reduction), Folding(reduction)
+            states = [folding.state]
+            for p in places:
+                folding.add(history.events[p])
+                states.append(folding.state)
+            found = places, states
+            if not _own(chosen, reduction):  # the same for all targets
+                self._folded_events += len(places)
+                if self._folded_events > FOLDED:
+                    self._folds.clear()
+                    self._folded_events = len(places)
+                self._folds[memo] = found
         return found
 
     # Prediction
@@ -537,7 +551,7 @@ class Model:
         name: str = "",
     ) -> dict[int, float]:
         """Return the chance of each recorded answer to a request after what a session of this `name` did."""
-        target, (history, place) = self.targets[key], past
+        target = self.targets[key]
         strange = self.strange(target, parts)
         alike, very = self._as_recorded(key, past, parts, name, strange)
         if alike == 1:
@@ -564,14 +578,12 @@ class Model:
         doubted = _doubted(past)
         sure = {answer: (1 - priors.NOISE) * chance for answer, chance in unsearched.items()}
         for events, by_reduction in self._explanations(key).items():
-            counted = places_of(history, target.event, events)
             right = min([doubted.get(t, 1.0) for t, _ in events], default=1.0)
             for reduction, explanations in by_reduction.items():
                 state, trust = 0, right
                 if events:
-                    places, states, trusts = fold(history, target.event, counted, reduction)
-                    at = bisect_left(places, place)
-                    state, trust = states[at], min(trusts[at], right)
+                    state, trust = self._now(past, target.event, events, reduction)
+                    trust = min(trust, right)
                 for named, weight, fit, grouped in explanations:
                     if named:
                         telling = min([_TELLING.get(parts.get(name, ""), 1.0) for name in named])
@@ -611,6 +623,32 @@ class Model:
             chances = {answer: chance * left for answer, chance in chances.items()}
             chances |= {answer: alike * share for answer, share in very.items()}
         return {answer: min(1.0, chance) for answer, chance in chances.items()}  # sums of floats
+
+    def _now(
+        self, past: tuple[History, int], target: Event, chosen: Chosen, reduction: str
+    ) -> tuple[int, float]:
+        """Return the state that a session is in, and how far it is to be trusted; its fold is carried on from request to request."""
+        history, place = past
+        memo = chosen, reduction, target.key if _own(chosen, reduction) else 0
+        carried = self._carried.setdefault(history, {})
+        if history.intact < sys.maxsize:
+            for late in [late for late, folding in carried.items() if folding.place > history.intact]:
+                del carried[late]
+        history.intact = sys.maxsize
+        folding = carried.get(memo)
+        if folding is None or folding.place > place:
+            folding = carried[memo] = Folding(reduction)
+            self._carried_things += 1
+        if folding.place < place:
+            things = len(folding.reducer)
+            for p in places_of(history, target, chosen, reduction, folding.place, place):
+                folding.add(history.events[p])
+            folding.place = place
+            self._carried_things += len(folding.reducer) - things
+            if self._carried_things > CARRIED:
+                self._carried.clear()
+                self._carried_things = 0
+        return folding.state, folding.reducer.trust
 
     def _explanations(self, key: int) -> Mapping[Chosen, Mapping[str, list[Explanation]]]:
         """Return the hypotheses over types of a recorded request, by the types of events and the reduction."""
@@ -767,7 +805,7 @@ class Model:
     def _type_chance(self, t: str, target: Target, history: History) -> float:
         """Return the chance that a type decides which the recording never tried; more of a write to the path that is read."""
         outcome = "refused" if t.endswith(REFUSED) else "write"  # of a write whose answer is doubtful
-        kind = self.kinds.get(t) or next((e.kind for e in history.events if e.type == t), outcome)
+        kind = self.kinds.get(t) or next((e.kind for e in history.of(t, len(history), 1)), outcome)
         chance = self.chance(t, target.event, kind)
         if kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
             chance = _moved(chance, priors.OWN_PATH)
@@ -861,8 +899,7 @@ def _sent(t: str, o: Observation) -> set[str]:
 
 def _sent_with(t: str, history: History, place: int) -> set[str]:
     """Return the words that were sent with the events of a type before `place`."""
-    alike = {event.done: event for event in history.of(t, place)}  # of a thousand most are
-    return {word for event in alike.values() for word in _said(event)}
+    return {word for event, _ in history.distinct(t, place).values() for word in _said(event)}
 
 
 def _said(event: Event) -> set[str]:
@@ -878,12 +915,15 @@ def words_of(text: str) -> set[str]:
 
 def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
     """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
-    ours, theirs = here[0].of(t, here[1]), there[0].of(t, there[1])
-    share = _share_apart(ours, theirs)
-    own, their_own = ([e for e in es if not _elsewhere(e, target)] for es in (ours, theirs))
+    ours, theirs = here[0].distinct(t, here[1]), there[0].distinct(t, there[1])
+    share = _share_apart(here, ours, there, theirs)
+    named = _naming(target)
+    own, their_own = (
+        {d: one for d, one in every.items() if not _elsewhere(one[0], named)} for every in (ours, theirs)
+    )
     if len(own) < len(ours) or len(their_own) < len(theirs):
         scoped = _scoped(t, target)
-        share = (1 - scoped) * share + scoped * _share_apart(own, their_own)
+        share = (1 - scoped) * share + scoped * _share_apart(here, own, there, their_own)
     return share
 
 
@@ -897,18 +937,24 @@ def _naming(event: Event) -> dict[str, str]:
     return {n: v for n, v in event.parameters if v in event.ids and _NAMING.fullmatch(n)}
 
 
-def _elsewhere(event: Event, target: Event) -> bool:
-    """Return True if an event names another thing where a request names one."""
-    named = _naming(target)
+def _elsewhere(event: Event, named: Mapping[str, str]) -> bool:
+    """Return True if an event names another thing than a request that has `named` one."""
     return set(event.ids).isdisjoint(named.values()) and any(n in named for n, _ in event.parameters)
 
 
-def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
-    one, other = [e.done for e in ours], [e.done for e in theirs]
-    if one == other:
+def _share_apart(
+    here: tuple[History, int], ours: Distinct, there: tuple[History, int], theirs: Distinct
+) -> float:
+    """Return the share of the reductions that tell some events of two pasts apart."""
+    alike, last = ours.keys() == theirs.keys(), next(reversed(ours), 0) == next(reversed(theirs), 0)
+    often = alike and all(ours[done][1] == times for done, (_, times) in theirs.items())
+    if last and often and here[0].sequence(ours, here[1]) == there[0].sequence(theirs, there[1]):
         return 0.0
-    share = priors.ALIKE["sequence"] + priors.ALIKE["last of each"] * (one[-1:] != other[-1:])
-    share += priors.ALIKE["set"] * (set(one) != set(other))
+    share = (
+        priors.ALIKE["sequence"]
+        + priors.ALIKE["last of each"] * (not last)
+        + priors.ALIKE["set"] * (not alike)
+    )
     return share / sum(priors.ALIKE.values())
 
 
@@ -933,44 +979,60 @@ def _thing(t: str) -> str:
     return t.split(" ", 2)[1].rstrip("/").removesuffix("/0")
 
 
-def places_of(history: History, target: Event, chosen: Chosen) -> list[int]:
-    """Return the places of the events of some types that count for a request."""
+def places_of(
+    history: History, target: Event, chosen: Chosen, reduction: str, since: int = 0, until: int | None = None
+) -> list[int]:
+    """Return the places of the events of some types that count for a request, of those between two places."""
     own = dict(chosen)
-    places = history.places(own)
-    if not any(own.values()):
-        return places
-    mine, events = set(target.ids), history.events
-    return [
-        p for p in places if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
-    ]
-
-
-def fold(
-    history: History, target: Event, places: list[int], reduction: str
-) -> tuple[list[int], list[int], list[float]]:
-    """Return the places of the events that count, the states and how far each is to be trusted: before the first, and after each.
-
-    `places` are those of `places_of`. A state is what the reduction makes of the events, and who asks: a sign-in replaces the one before it, and no other event.
-    """
+    until = len(history) if until is None else until
+    places = history.places(own, since, until)
+    if any(own.values()):
+        mine, events = set(target.ids), history.events
+        places = [
+            p
+            for p in places
+            if not own[events[p].type] or not events[p].ids or mine.intersection(events[p].ids)
+        ]
     if reduction == "shown":
-        places = sorted({*places, *history.asked(target.key)})
-    reducer: Reducer = REDUCERS[reduction]()
-    states, trusts, who = [reducer.state], [reducer.trust], 0
-    for p in places:
-        if history.events[p].kind == "sign-in":
-            who = history.events[p].done
+        places = sorted({*places, *between(history.asked(target.key), since, until)})
+    return places
+
+
+def _own(chosen: Chosen, reduction: str) -> bool:
+    """Return True if it depends on the request which events count."""
+    return reduction == "shown" or any(own for _, own in chosen)
+
+
+class Folding:
+    """A fold of events by a reduction, which can be carried on; it holds those before `place`.
+
+    A state is what the reduction makes of the events, and who asks: a sign-in replaces the one before it, and no other event.
+    """
+
+    __slots__ = ("_who", "place", "reducer")
+
+    def __init__(self, reduction: str) -> None:
+        self.reducer: Reducer = REDUCERS[reduction]()
+        self.place, self._who = 0, 0
+
+    @property
+    def state(self) -> int:
+        """The state now."""
+        return mix(self.reducer.state, self._who) if self._who else self.reducer.state
+
+    def add(self, event: Event) -> None:
+        """Let `event` happen."""
+        if event.kind == "sign-in":
+            self._who = event.done
         else:
-            reducer.add(history.events[p])
-        states.append(mix(reducer.state, who) if who else reducer.state)
-        trusts.append(reducer.trust)
-    return places, states, trusts
+            self.reducer.add(event)
 
 
 def _doubted(past: tuple[History, int]) -> dict[str, float]:
     """Return the chance that each write with a doubtful answer was done or refused as noted, by both of its possible types."""
     (history, place), found = past, dict[str, float]()
     for event in (history.events[p] for p in history.doubts if p < place):
-        done = event.type.removesuffix(REFUSED)
+        done = event.written
         right = min(found.get(done, 1.0), 1 - priors.TURNED * (1 - event.trust))
         found |= {done: right, done + REFUSED: right}
     return found

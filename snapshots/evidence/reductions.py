@@ -34,6 +34,9 @@ class Steps:
     def __init__(self, step: Callable[[int, Event], int], *, heard: bool = False) -> None:
         self._step, self._heard, self.state, self.trust = step, heard, 0, 1.0
 
+    def __len__(self) -> int:
+        return 0
+
     def add(self, event: Event) -> None:
         """Let `event` happen."""
         self.state = self._step(self.state, event)
@@ -61,6 +64,9 @@ class Slots:
         self._slots: dict[object, int] = {}
         self.state, self.trust = 0, 1.0
 
+    def __len__(self) -> int:
+        return len(self._slots)
+
     def add(self, event: Event) -> None:
         """Let `event` happen."""
         if self._resets and not event.parameters:
@@ -83,6 +89,9 @@ class MostRecentFirst:
         self._recent: dict[int, None] = {}
         self.state, self.trust = 0, 1.0
 
+    def __len__(self) -> int:
+        return len(self._recent)
+
     def add(self, event: Event) -> None:
         """Let `event` happen."""
         self._recent.pop(event.done, None)
@@ -94,7 +103,8 @@ def _bag(state: int, event: Event) -> int:
     return (state + _chain(event.done, 1)) & MASK
 
 
-# Each has `state`, which the events so far leave behind, and `trust`, the chance that the answers are right on which that depends
+# Each has `state`, which the events so far leave behind, `trust`, the chance that the answers are right on which that depends, and
+# as its length the number of things that it keeps
 Reducer = Steps | Slots | MostRecentFirst
 REDUCERS: dict[str, Callable[[], Reducer]] = {
     # the last event alone: a filter, a login, a chosen language

@@ -7,6 +7,7 @@ served by default.
 from __future__ import annotations
 
 import base64
+import copy
 import gzip
 import json
 import struct
@@ -16,6 +17,8 @@ from itertools import count
 from urllib.parse import unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence import SERVED, SURE
@@ -230,6 +233,47 @@ FIRST_PAGES = ((HOME, html("one"), "a"), (LIST, html("list"), "a"), (HOME, html(
 LOGINS = tuple(
     (one, answer, f"{s}") for s in "ab" for one, answer in ((LOGIN, redirect("/")), (HOME, html(s)))
 )
+
+
+def shop() -> Matcher:
+    """Return a matcher over two visits of a shop: writes, then list and basket asked for at once or one of them, then what was viewed."""
+    recorded = []
+    for number, writes in enumerate([(ADD, LOGIN, ADD_2, ADD), (IN_2021, ADD, DROP, LOGIN, IN_2020, ADD_2)]):
+        done, viewed = list[Request](), list[str]()
+        for at, write in enumerate(writes):
+            done.append(write)
+            state = f"{done.count(ADD)} {LOGIN in done} {write.url}"
+            both = [(one, html(f"{one.url} {state}")) for one in (LIST, CART)][at % 3 :]
+            viewed += sorted(request.url for request, _ in both)
+            answered = [
+                (write, data({"done": at, "more": "x" * 300})),
+                *both,
+                (HOME, html(f"viewed {viewed[-3:]}")),
+            ]
+            begin = 5 * at + 1
+            for turn, (request, response) in zip((0, *[1] * len(both), 3), answered, strict=True):
+                events = (begin + turn, begin + turn + 2 if request in (LIST, CART) else begin + turn + 1)
+                recorded.append(Recorded(request, response, f"s{number}", events=events))
+    return Matcher(MemoryStore(recorded))
+
+
+SHOP = shop()
+WALKS = st.lists(
+    st.sampled_from([ADD, ADD_2, DROP, LOGIN, IN_2020, LIST, CART, HOME]), min_size=1, max_size=15
+)
+
+
+@given(walk=WALKS, between=st.lists(st.sampled_from([LIST, CART, HOME, IN_2020]), max_size=2))
+def test_what_a_session_is_told_follows_from_what_it_did_alone(
+    walk: list[Request], between: list[Request]
+) -> None:
+    session = SHOP.session("replay")
+    for request in walk:
+        for asked in (*between, request):
+            anew = SHOP.lookup(asked, copy.deepcopy(session), min_confidence=0.0)  # it carried nothing on
+            lookup = SHOP.lookup(asked, session, min_confidence=0.0)
+            assert (lookup.capture, lookup.confidence) == (anew.capture, anew.confidence)
+        session.answered(lookup)
 
 
 @pytest.mark.parametrize(

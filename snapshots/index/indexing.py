@@ -33,7 +33,7 @@ from stillweb.snapshots.warc.scan import EMPTY, Damage, ScannedRecord, Wanted, s
 from stillweb.snapshots.words import pluralize
 
 # version of the lines and of `has_client_fields`; an index on disk of another version is rebuilt
-VERSION = 42
+VERSION = 43
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 Swift = Callable[[Pairing, int, Unpacked, Unpacked], bool]  # `fast_path.SwiftPairs.take`
@@ -257,13 +257,13 @@ def _answer(item: ScannedRecord, name: str) -> ResponseRecord | None:
         or ("segment" if "warc-segment-number" in fields else "length" if item.misfit else ""),
         personal=bool(seen and seen[3]),
         fault=_NO_STATUS % _first_line(head)
-        if (seen[0] < 200 if seen else head.startswith(b"HTTP/"))
+        if item.payload_at and (seen is None or seen[0] < 200)
         else "",
     )
 
 
 def _first_line(head: bytes) -> str:
-    return head.partition(b"\n")[0].strip().decode("latin-1")
+    return head.lstrip().partition(b"\n")[0].strip().decode("latin-1")
 
 
 def _payload_digest(item: ScannedRecord) -> str:

@@ -13,6 +13,7 @@ from stillweb.snapshots.dates import parse_timestamp
 from stillweb.snapshots.identity.header_fields import has_client_fields
 from stillweb.snapshots.identity.keys import Key, request_key
 from stillweb.snapshots.request import Headers, Request
+from stillweb.snapshots.warc import warc
 
 SOON = timedelta(seconds=2)  # pywb gives a revisit a new date when it writes it
 BESIDE = 8  # bytes of line breaks between two neighbouring records, at most
@@ -181,7 +182,7 @@ class UnpairedRecords:
             return
         begins, ends = {start for start, _ in self.unread}, {end for _, end in self.unread}
         for answer in answers:
-            if answer.revisit is None and not answer.head.startswith(b"HTTP/"):
+            if answer.revisit is None and not warc.has_head("", answer.head):
                 continue
             before, after = answer.offset, answer.offset + answer.length
             answer.lost |= bool(answer.concurrent and answer.concurrent not in self.ids) or any(

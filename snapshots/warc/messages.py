@@ -25,7 +25,9 @@ from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.warc import end_of_head, in_utf8, is_regular
 from stillweb.snapshots.words import whole_number
 
-_STATUS = re.compile(r"HTTP/[0-9.]+[ \t]+([0-9]{3})(?:[ \t]+(.*))?$")
+# SHOUTcast says "ICY 200 OK", which browsers read as HTTP/1.0
+_STATUS = re.compile(r"(?:HTTP/[0-9.]+|ICY)[ \t]+([0-9]{3})(?:[ \t]+(.*))?$", re.I)
+_REGULAR_STATUS = re.compile(rb"HTTP/1\.[0-9] [0-9]{3}[ \r]")
 _REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +(\S.*?)(?: +HTTP/[0-9.]+)?$")
 _TEXTUAL = re.compile(r"text/|json|javascript|ecmascript|xml|x-www-form-urlencoded")
 _BODILESS = frozenset({204, 304})
@@ -76,7 +78,7 @@ def head_facts(head: bytes) -> tuple[int, str, tuple[str, ...], bool] | None:
     None if it is none. Much faster than `split`, for indexing. Accept-Encoding is left out: the server of a snapshot honours
     it.
     """
-    if head[:7] != b"HTTP/1." or head[8:9] != b" " or not head[9:12].isdigit() or not is_regular(head):
+    if not _REGULAR_STATUS.match(head) or not is_regular(head):
         line, headers, _ = split(head)
         status = status_line(line)
         if status is None:

@@ -78,6 +78,9 @@ class Archives:
             return ""
         if reason := record.fields.get("warc-truncated"):
             return f"its record says so (WARC-Truncated: {reason})"
+        media = record.fields.get("content-type", "")
+        if media.startswith("application/http") and not warc.has_head(media, record.block):
+            return "it has no HTTP head, as its record's Content-Type says that it has"
         return messages.cut_short(record.block, capture.method)
 
     def entry(self, filename: str, entry: Mapping[str, Any]) -> warc.Record:

@@ -383,14 +383,11 @@ def payload_at(kind: str, fields: warc.Fields, block: bytes) -> int:
     if kind not in HTTP_KINDS:
         return 0
     media = fields.get("content-type", "")
-    if not media.startswith("application/http") and not block.startswith(b"HTTP/"):
+    asks = kind == "request" and media.startswith("application/http")
+    if not asks and not warc.has_head(media, block):
         return 0
     end = warc.end_of_head(block)
-    if end is not None:
-        if kind != "request" and not block.startswith(b"HTTP/"):
-            return 0
-        return end[1]
-    return len(block) if block.startswith(b"HTTP/") or kind == "request" else 0
+    return len(block) if end is None else end[1]
 
 
 class Hasher:

@@ -91,6 +91,18 @@ def end_of_head(data: bytes, start: int = 0) -> tuple[int, int] | None:
     return (found.start(), found.end()) if found else None
 
 
+# the beginning of a status line, as of HTTP, SHOUTcast ("ICY 200 OK"), RTSP or a broken server
+_STATUS_LIKE = re.compile(rb"\s{0,4}[A-Za-z]{2,12}(?:/[0-9.,]{0,8})?[ \t]{1,4}-?[0-9]{1,5}")
+_HTTP_LIKE = re.compile(rb"HTTP/|ICY ", re.I)
+
+
+def has_head(media: str, block: bytes) -> bool:
+    """Return True if the block of an answer of Content-Type `media` begins with a head, whether its first line is valid or not."""
+    return block.startswith(b"HTTP/") or bool(
+        (_STATUS_LIKE if media.startswith("application/http") else _HTTP_LIKE).match(block)
+    )
+
+
 def is_regular(head: bytes) -> bool:
     """Return True if each line of a head is one field with a CRLF, so that the fast parser can read it."""
     return not (

@@ -521,6 +521,30 @@ def test_an_answer_without_a_status_is_none(tmp_path: Path) -> None:
     assert [problem.check for problem in verify(tmp_path / "x.warc.gz")] == ["record"]
 
 
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [("ICY 200 OK", 200), ("http/1.1 404 Not Found", 404), ("HTTP/2 200", 200)]
+    + [(one, None) for one in ("HTTP/1.1 2000 OK", "HTTP/1.1 404Not Found", "HTTP/1,1 404", "HTTP 404", "RTSP/1.0 200 OK", "\nHTTP/1.1 404", "HTTP/1.0")],
+)  # fmt: skip
+def test_the_head_of_an_answer_is_never_a_page(tmp_path: Path, line: str, status: int | None) -> None:
+    """An odd first line is that of a head all the same: what follows it is no page of status 200."""
+    odd = record(http(head=f"{line}\r\nContent-Type: text/html\r\n".encode()))
+    with opened(tmp_path, packed(odd, other())) as snapshot:
+        answers = [snapshot.read(one) for one in snapshot.captures() if one.url != NEXT]
+        assert [(one.status, one.body) for one in answers] == ([(status, PAGE)] if status else [])
+        assert ["no final status" in note for note in snapshot.notes] == [True] * (status is None)
+
+
+def test_an_answer_whose_head_is_missing_is_unsure(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    with opened(tmp_path, packed(record(PAGE), other())) as snapshot:
+        lookup = Matcher(snapshot).lookup(Request("GET", "http://example.test/"))
+        assert (lookup.verdict, lookup.ambiguous) == ("exact", True)
+    page = record(PAGE).replace(b"application/http; msgtype=response", b"text/html")
+    with opened(tmp_path / "page", packed(page, other())) as snapshot:
+        assert not Matcher(snapshot).lookup(Request("GET", "http://example.test/")).ambiguous
+
+
 @pytest.mark.parametrize("length", [30, 5000])
 @pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
 def test_an_answer_that_is_not_as_long_as_its_record_says_is_unsure(

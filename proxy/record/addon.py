@@ -507,6 +507,7 @@ class WebSocketRecord:
     messages: Sequence[WebSocketMessage]
     close: tuple[int, str] | None
     protocol: str | None
+    offered: str  # the subprotocols that the client offered, "" if none
 
     @classmethod
     def of(cls, flow: http.HTTPFlow, draft: Draft, end: int) -> WebSocketRecord:
@@ -520,13 +521,16 @@ class WebSocketRecord:
             socket.messages[: len(draft.message_events)],
             (int(socket.close_code or 0), socket.close_reason or "") if closed else None,
             answer.headers.get("Sec-WebSocket-Protocol") if answer is not None else None,
+            flow.request.headers.get("Sec-WebSocket-Protocol", ""),
         )
 
     def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
         """Return the record's address and content without secrets. Runs on the writing thread, as does the learning of them."""
         draft = self.draft
         url = public(draft.url, secrets)
-        protocol = None if self.protocol is None else public(self.protocol, secrets)  # some put a token there
+        # some put a token there
+        protocol = None if self.protocol is None else public(self.protocol, secrets)
+        offered = self.offered if secrets is None else secrets.offer(self.offered)
         known = secrets.count if secrets is not None else 0
         messages = self._messages(secrets)
         # it may have occurred before it was known to be a secret
@@ -542,6 +546,7 @@ class WebSocketRecord:
             "events": draft.message_events,
             "times": [round(message.timestamp * 1000) for message in self.messages],
             "left_out": draft.left_out,
+            "offered": offered,
         }
         if self.close is not None:
             code, reason = self.close

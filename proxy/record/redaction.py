@@ -49,6 +49,11 @@ class ExchangeRedactor:
             return self._redactor.request(Request("POST", url, JSON, data)).body
         return self._redactor.response(Response(200, "OK", JSON, data)).body
 
+    def offer(self, value: str) -> str:
+        """Return the subprotocols that a client offers, without their secrets."""
+        ((_, found),) = self._redactor.headers((("Sec-WebSocket-Protocol", value),))
+        return found
+
     def failure(self, failure: Failure) -> Failure:
         """Return a failed request without its secrets."""
         request = self._redactor.request(failure.request)

@@ -441,7 +441,7 @@ class Answerer:
                 request,
                 state,
                 None,
-                "no web socket was recorded there, or none with a subprotocol that the client offers",
+                "no web socket was recorded there, or none with a subprotocol that its server is likely to choose from the client's offer",
             )
         if lookup.capture is None:
             return self._answer_derived(request, state, lookup)
@@ -993,6 +993,8 @@ def _joined(derived: str, aged: bool, own: bool = False) -> str:
 
 
 GONE = "the client left before it was answered"
+PATIENCE = 5.0  # seconds in which the client of a poll may still say what came before its answer, where it has said more
+OVERTAKEN = "a long poll: its client said what was recorded after its answer alone, and not all that was recorded before it"
 LEFT = "a long poll: its client left before there was news, or more of it than was recorded"
 
 
@@ -1002,12 +1004,20 @@ def delayed_reply(answerer: Answerer, request: Request, state: SessionState, rul
     def due() -> bool:
         return answerer.lookup(request, state).verdict != HANGS or state.polls.beyond is not None
 
+    async def news() -> None:
+        await state.wait_until(lambda: due() or answerer.lookup(request, state).ambiguous)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(state.wait_until(due), PATIENCE)
+
+    def make() -> Reply:
+        return answerer.answer(request, state) if due() else answerer.miss(request, state, None, OVERTAKEN)
+
     state.wake_polls()  # a web socket may open once it was asked
     reply = Reply(504, "Hanging", ())
     reply.held = DelayedReply(
         0,
-        lambda: answerer.answer(request, state),
-        wait_for_news=lambda: state.wait_until(due),
+        make,
+        wait_for_news=news,
         on_leave=lambda: note_unanswered_poll(answerer, request, state, rule),
     )
     return reply

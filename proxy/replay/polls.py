@@ -2,7 +2,8 @@
 
 Engine.IO's channels, on which Socket.IO talks until a web socket is open, say what they are. A poll (GET) is answered once the
 server has something to say, mostly since the client said something by a POST beside it. In replay the answers on a channel come in
-recorded order, each when all was said that had been sent before it came (https://socket.io/docs/v4/engine-io-protocol).
+recorded order, each when all was said that had been sent before it came (https://socket.io/docs/v4/engine-io-protocol). If its client
+says what it said only later, or never, the server would answer that: what was recorded is doubtful then, and soon a miss.
 
 Any other path is seen to be polled from the recording: an answer came only after its client had written something elsewhere, half a
 second or more after it had asked; and it asked again at once, or left while it waited. Nothing that the client did hung on
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
@@ -95,12 +96,23 @@ class Poll(NamedTuple):
     after: tuple[tuple[str, int], ...]  # keys of writes, and how often each was made by then
     socket: str  # the channel whose web socket was open, "" for none
     has_successor: bool  # the same request had another answer later, or none
+    order: Mapping[str, Sequence[int]] = {}  # of what is said on channels: the places of each write among all
+    before: int = 0  # how many of these writes were made by then
 
     def due(self, session: PollProgress) -> bool:
         """Return True if a session has done what preceded the answer in the recording, and has not had the last answer yet."""
         if self.has_successor and self.capture.place in session.polled:
             return False
         return self.socket in session.sockets and all(session.wrote[key] >= n for key, n in self.after)
+
+    def overtaken(self, session: PollProgress) -> bool:
+        """Return True if a session has said what was recorded after the answer alone, or more often than it was recorded."""
+        beyond = self.has_successor and self.capture.place in session.polled
+        return any(
+            n > len(places) or (places[n - 1] >= self.before and not beyond)
+            for key, n in session.wrote.items()
+            if n and (places := self.order.get(key))
+        )
 
 
 class Polls:
@@ -110,8 +122,8 @@ class Polls:
 
     def next(
         self, session: PollProgress, request: Request, follows: str, same: Sequence[Capture]
-    ) -> tuple[Capture, bool] | None:
-        """Return the capture that answers a poll, the first that the session was not given or the last, and whether it is due.
+    ) -> tuple[Capture, bool, bool] | None:
+        """Return the capture that answers a poll, the first that the session was not given or the last, whether it is due, and whether its client said more by then.
 
         None where nothing is known to be polled so. `follows` is the recorded session that it follows, `same` are the captures
         with the key of the request. The session has asked for it from then on.
@@ -132,7 +144,7 @@ class Polls:
         over = poll.has_successor and channel in session.sockets and poll.capture.place in session.polled
         session.beyond = poll.capture if channel and over else None
         session.asks(poll.capture)
-        return poll.capture, poll.due(session)
+        return poll.capture, poll.due(session), poll.overtaken(session)
 
     def opens(self, url: str, session: PollProgress) -> bool:
         """Return False while recorded polls of a channel must come before the web socket at `url` opens.
@@ -196,8 +208,12 @@ class Polls:
             if _channel_of(address) == (channel, _SOCKET):
                 found += [talk for said in snapshot.said_at(address) if (talk := conversation(said))]
         first = min((next((m.event for m in talk.messages), talk.begin) for talk in found), default=math.inf)
+        order, before = defaultdict[str, list[int]](list), 0
+        for place, write in enumerate(sent):
+            order[write.key].append(place)
         for poll, after in _between(polls, sent):
-            yield Poll(poll, tuple(after), channel if first < poll.end else "", reads)
+            before += len(after)
+            yield Poll(poll, tuple(after), channel if first < poll.end else "", reads, order, before)
 
 
 def _of_path(line: Sequence[Capture], writes: Sequence[Capture], left: Sequence[str]) -> Iterator[Poll]:

@@ -14,7 +14,7 @@ from stillweb.proxy.replay.websocket_player import (
     RecordedConversations,
     Secrets,
     Socket,
-    chosen_protocol,
+    chance_of_choice,
     drawn_sessions,
     found_at,
     message_differences,
@@ -60,16 +60,20 @@ class SessionSocket:
     def begin(cls, answerer: Answerer, request: Request, state: SessionState) -> SessionSocket | None:
         """Open a recorded web socket and write its handshake to the ledger, unless a fault refuses it.
 
-        Return None if no web socket was recorded at that address, or only ones with subprotocols that the client does not offer.
+        Return None if no web socket was recorded at that address, or none whose subprotocol would be chosen from the client's offer.
         """
         drawing = answerer.matcher.drawing
         found = found_at(
             answerer.snapshot, request.url, partial(_given, answerer, state), drawing.named_before
         )
         confidence = 1.0 if found.sure else OTHER_SECRET if found.rule == "redacted" else DRAWN
+        chances = [(chance_of_choice(request, one), one) for one in found.conversations]
+        chosen = max((chance for chance, _ in chances), default=0.0)
+        talks = [one for chance, one in chances if chance == chosen]
+        sure = found.sure and chosen == 1.0
+        confidence *= chosen
         presumed = answerer.accept == "rule" and confidence >= answerer.min_confidence
-        talks = [one for one in found.conversations if chosen_protocol(request, one.protocol) is not None]
-        if not talks or not (found.sure or presumed):
+        if not chosen or not (sure or presumed):
             return None
         # pages that draw a session id have different addresses: the first recorded one represents them
         address = talks[0].url
@@ -91,7 +95,7 @@ class SessionSocket:
             state.session.drawn_ids |= path_ids(player.url, request.url)
         talk = cls(answerer, request, state, player, found.secrets)
         talk.met = fault = answerer.fault_for(request, state)
-        verdict = "exact" if found.sure else f"rule:{found.rule}"
+        verdict = "exact" if sure else "varies:sec-websocket-protocol" if found.sure else f"rule:{found.rule}"
         more = talk._count_doubt(confidence)
         if fault is not None:
             if fault.fault.replaces:

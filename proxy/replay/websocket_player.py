@@ -28,6 +28,7 @@ from stillweb.snapshots.evidence.conversations import WRITE, ClientMessages, Soc
 from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
 from stillweb.snapshots.evidence.socket_messages import word
+from stillweb.snapshots.http.bodies import JSON, spells_numbers_alike
 from stillweb.snapshots.identity import equality
 from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.drawn_ids import DRAWN
@@ -88,7 +89,7 @@ class Conversation:
     """One recorded web socket.
 
     `close` is (code, reason) or None. `begin` is the event number of its handshake in `session`, `protocol` the subprotocol
-    that the server chose. `looks` are (steps done, messages so far) at each stored view: messages after a look came by time alone.
+    that the server chose, `offered` what its client offered (None in older records). `looks` are (steps done, messages so far) at each stored view: messages after a look came by time alone.
     """
 
     url: str
@@ -98,6 +99,7 @@ class Conversation:
     close: tuple[int, str] | None = None
     protocol: str = ""
     looks: tuple[tuple[int, int], ...] = ()
+    offered: str | None = None
 
     @cached_property
     def counts(self) -> Mapping[Spot, MessageCount]:
@@ -180,6 +182,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         (int(close[0]), str(close[1])) if close else None,
         protocol,
         tuple((operator.index(steps), bisect_left(ends, operator.index(at))) for steps, at in looks),
+        str(value["offered"]) if "offered" in value else None,
     )
 
 
@@ -235,7 +238,8 @@ def message_differences(message: Payload, stored: Payload) -> Iterator[object]:
 # Socket.IO's packet type, namespace and number before JSON; SignalR's record separator after it
 _FRAMED = re.compile(r"(\d*+-?(?:/[^,\[{]*,)?\d*+)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
 TRIES = 100  # combinations of rules that are tried for a message
-_DECODER = json.JSONDecoder()
+# numbers by their text: many are one double
+_DECODER = json.JSONDecoder(parse_float=lambda text: (text,), parse_int=lambda text: (text,))
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
 
 
@@ -639,6 +643,10 @@ class Player:
     def _same(self, url: str, stored: Payload, message: Payload) -> bool | None:
         return is_same_message(url, stored, message, self._message)
 
+    def _has_same_numbers(self, url: str, stored: Payload, message: Payload) -> bool:
+        one, other = (self._message(url, said) for said in (stored, message))
+        return parse(one).body.kind != JSON or spells_numbers_alike(one.body, other.body)
+
     def _unordered(self, url: str, message: Payload) -> object:
         return self._message(url, message).derived("unordered", lambda _: without_order(message))
 
@@ -715,7 +723,7 @@ class Player:
             return False  # a recorded id for which the client has another one by now
         found = self._same(url, stored, known_ids)
         if found is not False or self._given is None:
-            return found
+            return found and (self._has_same_numbers(url, stored, known_ids) or None)
         timed = known_ids
         if recorded.moment is not None:
             timed = with_moments(stored, known_ids, recorded.moment, self._now())
@@ -1338,17 +1346,42 @@ def is_socket_request(request: Request) -> bool:
     )
 
 
+def _subprotocols(offer: str | None) -> list[str]:
+    return [one.strip() for one in (offer or "").split(",") if one.strip()]
+
+
 def chosen_protocol(request: Request, recorded: str) -> str | None:
     """Return the subprotocol of a client's offer that the recorded server chose, "" if it chose none; None if it is not offered."""
     # some hold a key
     offered, public = (
-        [one.strip() for one in (asked.header("sec-websocket-protocol") or "").split(",")]
-        for asked in (request, mask(request))
+        _subprotocols(asked.combined("sec-websocket-protocol")) for asked in (request, mask(request))
     )
     known = PSEUDONYM_TEXT.sub(MASK, recorded)
     if known and known not in public:
         return None
     return offered[public.index(known)] if known else ""
+
+
+UNTOLD_OFFER = 0.9  # the chance that a server chooses as recorded, where the recorded offer is unknown
+OTHER_OFFER = 0.5  # the chance that a server chooses as recorded from an offer that may lead it elsewhere
+
+
+def chance_of_choice(request: Request, recorded: Conversation) -> float:
+    """Return the chance that a server which chose a subprotocol from the recorded offer chooses it from a client's.
+
+    Some servers take the first of the offer that they know, others the one that they like best. The choice is certain of both
+    kinds if what stands before it stood before it, and nothing is offered that was not.
+    """
+    known = PSEUDONYM_TEXT.sub(MASK, recorded.protocol)
+    offered = _subprotocols(mask(request).combined("sec-websocket-protocol"))
+    if known and known not in offered:
+        return 0.0
+    before = offered[: offered.index(known)] if known else offered
+    if recorded.offered is None:  # an older record, or another tool's
+        return 1.0 if offered in ([], [known]) else UNTOLD_OFFER
+    then = _subprotocols(PSEUDONYM_TEXT.sub(MASK, recorded.offered))
+    passed = then[: then.index(known)] if known in then else then
+    return 1.0 if {*before} <= {*passed} and {*offered} <= {*then} else OTHER_OFFER
 
 
 def handshake(request: Request, protocol: str) -> bytes:

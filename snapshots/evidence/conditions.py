@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.contents.failures import Failure
+from stillweb.snapshots.http.bodies import JSON, spells_numbers_alike
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.http.spans import RecordedRange, recorded_range_of
 from stillweb.snapshots.identity.cookies import SIGNED_IN
-from stillweb.snapshots.identity.keys import Key
+from stillweb.snapshots.identity.keys import Key, parse, unpacked_body
 from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import proves_password
@@ -22,6 +23,7 @@ DOUBTED = 0.75  # the confidence of an answer whose condition may have had anoth
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that tell of a moment
 MOST = 0.98  # that such an answer comes again
 CUT = 0.9  # what an answer is worth of which only the first was kept
+OTHER_TYPE = 0.9  # that a server answers 1.0 as it answered 1
 UNPROVED = 0.98  # that a recorded user who proves a password anew has the recorded one
 
 Place = tuple[str, int]
@@ -117,13 +119,22 @@ class LookupState:
         return (self.page or self.followed).session
 
     def worth(self, chosen: Capture) -> float:
-        """Return the factor by which the chance of an answer is less because of a condition, a password that nothing proves, or as its body was cut."""
+        """Return the factor by which the chance of an answer is less: for a condition, numbers of another type, a password that nothing proves, a cut body."""
         unproved = any(n.lower() in SIGNED_IN and proves_password(v) for n, v in self.request.headers)
         return min(
             DOUBTED if self.unsure else 1.0,
             CUT if self.peek.cut(chosen) else 1.0,
+            OTHER_TYPE if self._has_other_numbers(chosen) else 1.0,
             UNPROVED if unproved else 1.0,
         )
+
+    def _has_other_numbers(self, chosen: Capture) -> bool:
+        """Return True if the body of the same request has other types of numbers."""
+        if chosen.exact == self.key.exact or chosen.key != self.key.canonical or not self.request.body:
+            return False
+        recorded, asked = self.read_request(chosen), self.request
+        both = parse(recorded).body.kind == parse(asked).body.kind == JSON
+        return both and not spells_numbers_alike(unpacked_body(recorded), unpacked_body(asked))
 
 
 def captures_that_fit(captures: list[Capture], now: LookupState) -> list[Capture]:

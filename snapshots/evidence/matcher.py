@@ -14,6 +14,7 @@ from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_
 from stillweb.snapshots.contents.failure_lookup import FailureLookup
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.conditions import (
+    DOUBTED,
     MOST,
     PASSING,
     CaptureFacts,
@@ -85,7 +86,7 @@ class StoredForm:
 
 
 # The capture that answers a long poll, and whether it is due; of a request, the recorded session followed, and the captures with its key
-Poll = Callable[[Request, str, Sequence[Capture]], tuple[Capture, bool] | None]
+Poll = Callable[[Request, str, Sequence[Capture]], tuple[Capture, bool, bool] | None]
 
 
 def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int, bool]:
@@ -286,7 +287,7 @@ class Matcher:
 
     def _polled(self, form: StoredForm, follows: str, accepted: AcceptLevel, poll: Poll) -> Lookup | None:
         """Return the lookup of a long poll, by what `poll` says of it; None for any other request."""
-        capture, due = poll(form.request, follows, form.candidates) or (None, True)
+        capture, due, overtaken = poll(form.request, follows, form.candidates) or (None, True, False)
         if capture is None:
             return None
         same = capture.key == form.key.canonical
@@ -294,8 +295,8 @@ class Matcher:
         if not (same or rule):
             return None
         if not due:
-            return Lookup(HANGS, None, rule, form.key, form.request)
-        lookup = self._lookup_of(form.request, form.key, capture, rule, 1.0)
+            return Lookup(HANGS, None, rule, form.key, form.request, ambiguous=overtaken)
+        lookup = self._lookup_of(form.request, form.key, capture, rule, DOUBTED if overtaken else 1.0)
         lookup.polled = True
         return lookup
 

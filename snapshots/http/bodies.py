@@ -182,6 +182,23 @@ def canonical_json(value: Any, size: int = 0) -> bytes:
     return rfc8785.dumps(value)
 
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_FRACTION = re.compile(rb"-?[0-9]+(?:\.[0-9]+|(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+
+
+def spells_numbers_alike(one: bytes, other: bytes) -> bool:
+    """Return False if two JSON texts of one meaning differ in which whole numbers are written as fractions, as 1 and 1.0 are.
+
+    JavaScript reads both alike; to Python, Java and Go they are of two types.
+    """
+    return _whole_fractions(one) == _whole_fractions(other)
+
+
+def _whole_fractions(text: bytes) -> list[float]:
+    found = map(float, _FRACTION.findall(_STRING.sub(b'""', text))) if _FRACTION.search(text) else ()
+    return sorted(number for number in found if number.is_integer())
+
+
 _WRITER = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 _SAME_IN_BOTH = re.compile(r"\\u|\x7f|[0-9][.eE]")
 

@@ -267,8 +267,15 @@ def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | No
             at = started.timestamp()
         times.append(at / 1000 if at > _IN_SECONDS else at)
     chosen = next((v for n, v in _headers(entry["response"]) if n.lower() == "sec-websocket-protocol"), None)
+    offered = [v for n, v in _headers(entry["request"]) if n.lower() == "sec-websocket-protocol"]
     return Conversation(
-        _address(entry["request"]), passed, times, started, protocol=chosen, left_out=left_out
+        _address(entry["request"]),
+        passed,
+        times,
+        started,
+        protocol=chosen,
+        offered=", ".join(offered) or None,
+        left_out=left_out,
     )
 
 

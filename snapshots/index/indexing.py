@@ -256,9 +256,7 @@ def _answer(item: ScannedRecord, name: str) -> ResponseRecord | None:
         get("warc-truncated", "")
         or ("segment" if "warc-segment-number" in fields else "length" if item.misfit else ""),
         personal=bool(seen and seen[3]),
-        fault=_NO_STATUS % _first_line(head)
-        if item.payload_at and (seen is None or seen[0] < 200)
-        else "",
+        fault=_NO_STATUS % _first_line(head) if item.payload_at and (seen is None or seen[0] < 200) else "",
     )
 
 

@@ -42,15 +42,14 @@ def talked(
     path: Path,
     target: str,
     serve: Callable[[socket.socket], None],
-    protocol: str = "",
+    protocols: Sequence[str] = (),
     said: Sequence[bytes] = (),
 ) -> tuple[str | None, dict[str, Any]]:
     """The reason with which a server closed a web socket, and what was recorded of it."""
     with lab.between(path, "ws.example", serve) as (recorder, peer):
         tunnel(peer, "ws.example:80")
         ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        protocols = [protocol] if protocol else []
-        peer.sendall(ws.send(Request(host="ws.example", target=target, subprotocols=protocols)))
+        peer.sendall(ws.send(Request(host="ws.example", target=target, subprotocols=list(protocols))))
         closed: list[str | None] = []
         while not closed:
             ws.receive_data(peer.recv(4096))
@@ -131,11 +130,27 @@ def test_a_password_of_mqtt_is_nowhere_in_the_record_however_its_packet_is_cut(
             elif isinstance(event, BytesMessage) and (left := left - 1) == 0:
                 peer.sendall(connection.send(CloseConnection(1000, "")))
 
-    _, record = talked(lab, tmp_path / "s", "/", serve, protocol="mqtt", said=parts)
+    _, record = talked(lab, tmp_path / "s", "/", serve, protocols=["mqtt"], said=parts)
     first, second, third = (base64.b64decode(message["base64"]) for message in record["messages"])
     assert (first, second) == (b"", b"")
     assert third.startswith(connect[:-6] + b"stillweb-secret-")
     assert b"quince" not in raw_bytes(tmp_path / "s")
+
+
+def test_the_subprotocols_that_a_client_offers_are_kept_but_for_their_secrets(
+    lab: Lab, tmp_path: Path
+) -> None:
+    def serve(peer: socket.socket) -> None:
+        for connection, event in heard(peer):
+            if isinstance(event, Request):
+                peer.sendall(connection.send(AcceptConnection(subprotocol="realtime")))
+                peer.sendall(connection.send(CloseConnection(1000, "")))
+
+    offer = ["realtime", f"openai-insecure-api-key.{SECRET}"]
+    _, record = talked(lab, tmp_path / "s", "/", serve, offer)
+    assert record["protocol"] == "realtime"
+    assert record["offered"].startswith("realtime, openai-insecure-api-key.stillweb-secret-")
+    assert SECRET.encode() not in raw_bytes(tmp_path / "s")
 
 
 FRAMES: list[Event] = [

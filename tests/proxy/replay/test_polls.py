@@ -65,6 +65,34 @@ def test_a_poll_waits_for_what_it_was_recorded_after(polled: Gateway, protocol: 
     assert told == [(method, "rule:engine-io", False) for method in ("POST", "GET", "GET")]
 
 
+@pytest.mark.parametrize("then", ["nothing", "the rest"])
+def test_a_poll_whose_client_said_what_came_later_is_soon_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """The server would answer that; the client waited for ever."""
+    site = Site(tmp_path / "s")
+    for number, said in enumerate((b"42a", b"42b")):
+        site.add(at("h2", 2 * number), b"ok", method="POST", request_body=said, headers=TEXT)
+        site.add(at("h2", 2 * number + 1), b"43" + said[2:], headers=TEXT)
+    monkeypatch.setattr("stillweb.proxy.replay.answering.PATIENCE", HANG if then == "the rest" else 0)
+    with site.open() as snapshot, Gateway(snapshot) as gateway, ThreadPoolExecutor(1) as pool:
+
+        def say(what: bytes) -> None:
+            assert two.post(at("h2", 9), content=what, headers={"Content-Type": "text/plain"}).text == "ok"
+
+        with client(gateway, "p") as one, client(gateway, "p") as two:
+            say(b"42b")
+            poll = pool.submit(one.get, at("h2", 10))
+            if then == "the rest":
+                assert until(lambda: gateway.stats.connections == 2)
+                say(b"42a")
+            assert poll.result(HANG).text.startswith("43a" if then == "the rest" else "stillweb: miss")
+        last = gateway.ledger.entries()[-1]
+        assert (last["verdict"], last["ambiguous"]) == (
+            ("rule:engine-io", True) if then == "the rest" else ("miss", False)
+        )
+
+
 def test_a_client_that_leaves_takes_no_answer_along(polled: Gateway) -> None:
     with client(polled, "p") as c:
         with pytest.raises(httpx.ReadTimeout):

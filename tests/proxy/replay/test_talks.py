@@ -145,6 +145,24 @@ def test_other_members_are_another_message(stored: str | bytes, said: str | byte
     assert answering((True, stored), (False, "ok")).receive(said) is None
 
 
+@pytest.mark.parametrize(
+    ("stored", "said", "sure"),
+    [
+        ('{"n":1,"m":2}', '{"m":2,"n":1.0}', False),
+        ("[100]", "[1e2]", False),
+        ('{"n":0.1,"m":2}', '{"m":2,"n":0.10}', True),
+        ("[9007199254740992]", "[9007199254740993]", None),
+        ("[1e400]", "[1e401]", None),
+    ],
+)
+def test_a_number_is_the_same_by_its_value_and_surely_by_its_type(
+    stored: str, said: str, sure: bool | None
+) -> None:
+    one = answering((True, stored), (False, "ok"))
+    assert one.receive(said) == (None if sure is None else ["ok"])
+    assert one.ambiguous is (not sure)
+
+
 BEAT, ALIVE = (True, '{"type":"ping"}'), (False, '{"type":"pong"}')
 
 
@@ -522,12 +540,44 @@ def test_a_subprotocol_that_holds_a_key_is_chosen_again(offered: str, chosen: st
     assert head.endswith(f"=\r\n{field}\r\n")
 
 
-@pytest.mark.parametrize(("offered", "status"), [("b, a", b"101"), ("c", b"504"), ("", b"504")])
-def test_a_socket_is_another_one_without_the_subprotocol_that_was_chosen(
-    tmp_path: Path, offered: str, status: bytes
+@pytest.mark.parametrize(
+    ("recorded", "offered", "verdict"),
+    [
+        (("a", None), "a", "exact"),
+        (("a", None), "b, a", "varies:sec-websocket-protocol"),
+        (("a", None), "c", "miss"),
+        (("a", None), "", "miss"),
+        (("a", "a, b"), "a, b", "exact"),
+        (("a", "a, b"), "a", "exact"),
+        (("a", "a, b"), "b, a", "miss"),  # some servers take the first, others the one that they like best
+        (("a", "a, b"), "a, c", "miss"),
+        (("b", "a, b, c"), "b, a", "exact"),  # neither kind takes a
+        (("b", "a, b, c"), "c, b", "miss"),
+        (("", "a"), "", "exact"),
+        (("", "a"), "b", "miss"),
+    ],
+)
+def test_a_socket_is_another_one_where_another_subprotocol_may_be_chosen(
+    tmp_path: Path, recorded: tuple[str, str | None], offered: str, verdict: str
 ) -> None:
-    path = recorded_bytes(tmp_path / "s", "a", ("server", "hello in a"))
-    assert shaken(path, "/ws", {"Sec-WebSocket-Protocol": offered} if offered else {}) == status
+    path = recorded_bytes(tmp_path / "s", recorded[0], ("server", "hello"), offered=recorded[1])
+    fields = {"Sec-WebSocket-Protocol": offered} if offered else {}
+    status, entries = shaken(path, "/ws", fields)
+    assert (status, [entry["verdict"] for entry in entries]) == (
+        b"504" if verdict == "miss" else b"101",
+        [verdict],
+    )
+
+
+def test_each_offer_of_subprotocols_has_its_own_socket(tmp_path: Path) -> None:
+    for chosen, other in ("ab", "ba"):
+        path = recorded_bytes(
+            tmp_path / "s", chosen, ("server", f"in {chosen}"), offered=f"{chosen}, {other}", session=chosen
+        )
+    with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway:
+        for first, second in ("ba", "ab"):
+            with spoken(gateway, HOST, "/ws", (first, second)) as (peer, client):
+                assert hear(peer, client) == f"in {first}"
 
 
 def test_no_secret_at_all_is_not_another_secret(tmp_path: Path) -> None:
@@ -537,7 +587,7 @@ def test_no_secret_at_all_is_not_another_secret(tmp_path: Path) -> None:
         said = [{"from": "server", "text": "hello ada"}]
         writer.metadata(url, {"url": url, "session": "s", "begin": writer.event("s"), "messages": said})
     for asked, status in (("w8rT5yU1oPsB7QcDq9xT2vLm", b"101"), ("", b"504")):
-        assert shaken(tmp_path / "s", f"/ws?token={asked}", {}) == status
+        assert shaken(tmp_path / "s", f"/ws?token={asked}", {})[0] == status
 
 
 def test_an_answer_to_another_secret_is_no_surer_than_its_socket(tmp_path: Path) -> None:
@@ -552,8 +602,8 @@ def test_an_answer_to_another_secret_is_no_surer_than_its_socket(tmp_path: Path)
         assert [entry["confidence"] <= 0.7 for entry in gateway.ledger.entries()] == [True, True]
 
 
-def shaken(path: Path, target: str, fields: dict[str, str]) -> bytes:
-    """The status of the answer to a socket's handshake."""
+def shaken(path: Path, target: str, fields: dict[str, str]) -> tuple[bytes, list[dict[str, Any]]]:
+    """The status of the answer to a socket's handshake, and the ledger's entries."""
     sent = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"} | fields
     lines = [f"GET {target} HTTP/1.1", f"Host: {HOST}", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
     head = "\r\n".join((*lines, *(f"{n}: {v}" for n, v in sent.items()), "", ""))
@@ -565,7 +615,7 @@ def shaken(path: Path, target: str, fields: dict[str, str]) -> bytes:
         peer.sendall(f"CONNECT {HOST}:80 HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
         assert b" 200 " in peer.recv(4096)
         peer.sendall(head.encode())
-        return peer.recv(4096).split()[1]
+        return peer.recv(4096).split()[1], list(gateway.ledger.entries())
 
 
 @contextmanager
@@ -760,7 +810,9 @@ def test_a_message_without_an_end_ends_its_socket(
         assert hear(peer, client).startswith("1009 ")
 
 
-def recorded_bytes(path: Path, protocol: str, *said: tuple[str, str | bytes]) -> Path:
+def recorded_bytes(
+    path: Path, protocol: str, *said: tuple[str, str | bytes], offered: str | None = None, session: str = "s"
+) -> Path:
     """A snapshot of a socket on which messages of bytes were said."""
     messages = [
         {"from": who, "text": what}
@@ -769,7 +821,9 @@ def recorded_bytes(path: Path, protocol: str, *said: tuple[str, str | bytes]) ->
         for who, what in said
     ]
     with Writer.open(path) as writer:
-        content = {"url": f"http://{HOST}/ws", "session": "s", "begin": writer.event("s"), "messages": messages, "protocol": protocol}  # fmt: skip
+        content = {"url": f"http://{HOST}/ws", "session": session, "begin": writer.event(session), "messages": messages, "protocol": protocol}  # fmt: skip
+        if offered is not None:
+            content["offered"] = offered
         writer.metadata(f"http://{HOST}/ws", content)
     return path
 

@@ -193,6 +193,23 @@ def test_spellings_of_a_request_with_one_answer_are_not_told_apart() -> None:
         assert told(matcher, second) == ["one"]
 
 
+@pytest.mark.parametrize(
+    ("recorded", "asked", "told_of"),
+    [
+        (b'{"n":1}', b'{"n":1.0}', "one?"),
+        (b'{"n":[0,1e2]}', b'{"n":[0,100]}', "one?"),
+        (b'{"n":0}', b'{"n":-0.0}', "one?"),
+        (b'{"n":0.10,"m":1E2}', b'{"m":1e2,"n":0.1}', "one"),
+        (b'{"n":9007199254740992}', b'{"n":9007199254740993}', "miss"),
+    ],
+)
+def test_a_number_of_another_type_is_not_surely_the_same(recorded: bytes, asked: bytes, told_of: str) -> None:
+    """Python, Java and Go read 1 and 1.0 as two types, which a page may show or a server refuse."""
+    json_type = (("Content-Type", "application/json"),)
+    first, second = (Request("POST", f"{A}/count", json_type, body) for body in (recorded, asked))
+    assert told(over((first, html("one"))), second) == [told_of]
+
+
 @pytest.mark.parametrize("fields", [{}, {"referer": f"{A}/elsewhere"}])
 def test_a_field_that_was_never_recorded_speaks_against_no_answer(fields: dict[str, str]) -> None:
     """Where nothing else tells the answers apart, the confidence says so."""

@@ -35,7 +35,9 @@ PART = "~"
 ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
-ABSENT = 1 << 15  # types and parts of requests for which it is remembered what their absence means
+KEPT = (
+    1 << 15
+)  # states of types and parts of requests for which it is remembered what they mean for the answers
 CARRIED = 1 << 16  # things that folds of live histories keep, some 300 bytes each
 FOLDED = 1 << 18  # events of folded histories, some 100 bytes each, and states of observations that are kept
 SAMPLED = 16  # answers that tell which words are usual
@@ -214,7 +216,7 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._explained: dict[int, dict[Chosen, dict[str, list[Explanation]]]] = {}
-        self._absent: dict[tuple[int, str], dict[int, float]] = {}
+        self._kept_by: dict[tuple[int, str, int | str], dict[int, float]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
         self._sent_by: dict[int, dict[str, str]] = {}
@@ -770,15 +772,12 @@ class Model:
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of how a type or part is now."""
         here = parts.get(t, "") if t.startswith(PART) else past[0].mark(t, past[1])
-        if here:
-            return self._compared(t, target, past, here)
-        # the absence of a type or part is the same for all sessions
-        memo = target.event.key, t
-        found = self._absent.get(memo)
+        memo = target.event.key, t, here
+        found = self._kept_by.get(memo)
         if found is None:
-            if len(self._absent) >= ABSENT:
-                self._absent.clear()
-            found = self._absent[memo] = self._compared(t, target, past, here)
+            if len(self._kept_by) >= KEPT:
+                self._kept_by.clear()
+            found = self._kept_by[memo] = self._compared(t, target, past, here)
         return found
 
     def _compared(

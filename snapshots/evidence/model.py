@@ -216,7 +216,7 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._explained: dict[int, dict[Chosen, dict[str, list[Explanation]]]] = {}
-        self._kept_by: dict[tuple[int, str, int | str], dict[int, float]] = {}
+        self._kept_by: dict[tuple[int, str, int | str, str], dict[int, float]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
         self._sent_by: dict[int, dict[str, str]] = {}
@@ -763,7 +763,7 @@ class Model:
             untried[t] = {answer: 1 - priors.NEEDED * (1 - chance) for answer, chance in kept.items()}
         for t, right in _doubted(past).items():
             if t not in found.shares:
-                most = 1 - (1 - right) * self._type_chance(t, target, past[0])
+                most = 1 - (1 - right) * self._type_chance(t, target, past)
                 kept = untried.get(t, {})
                 untried[t] = {answer: min(most, kept.get(answer, 1.0)) for answer in target.answers}
         self._last_untried = key, past, parts, untried
@@ -772,7 +772,7 @@ class Model:
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of how a type or part is now."""
         here = parts.get(t, "") if t.startswith(PART) else past[0].mark(t, past[1])
-        memo = target.event.key, t, here
+        memo = target.event.key, t, here, self._kind(t, past)
         found = self._kept_by.get(memo)
         if found is None:
             if len(self._kept_by) >= KEPT:
@@ -797,14 +797,18 @@ class Model:
                 differs[o.answer] = min(apart, differs.get(o.answer, 1.0))
         if not any(differs.values()):
             return dict.fromkeys(differs, 1.0)
-        chance = self._part_chance(t, target) if part else self._type_chance(t, target, past[0])
+        chance = self._part_chance(t, target) if part else self._type_chance(t, target, past)
         factors = {} if part else self._word_factors(t, target, past if here else None)
         return {a: 1 - _moved(chance, factors.get(a, 1.0)) * apart for a, apart in differs.items()}
 
-    def _type_chance(self, t: str, target: Target, history: History) -> float:
+    def _kind(self, t: str, past: tuple[History, int]) -> str:
+        """Return the kind of a type as it was recorded, else as it happened last; of a write whose answer is doubtful by its type."""
+        outcome = "refused" if t.endswith(REFUSED) else "write"
+        return self.kinds.get(t) or next((e.kind for e in past[0].of(t, past[1], 1)), outcome)
+
+    def _type_chance(self, t: str, target: Target, past: tuple[History, int]) -> float:
         """Return the chance that a type decides which the recording never tried; more of a write to the path that is read."""
-        outcome = "refused" if t.endswith(REFUSED) else "write"  # of a write whose answer is doubtful
-        kind = self.kinds.get(t) or next((e.kind for e in history.of(t, len(history), 1)), outcome)
+        kind = self._kind(t, past)
         chance = self.chance(t, target.event, kind)
         if kind != "refused" and t not in self._led_on and _writes_to(t, target.event.type):
             chance = _moved(chance, priors.OWN_PATH)

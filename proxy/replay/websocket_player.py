@@ -1623,8 +1623,6 @@ class Socket:
         self.closed = True
         if code == CloseReason.NO_STATUS_RCVD:  # the frame had no code: a page sees 1005, not 1000
             self._write(self._frames.close())
-        elif code in LOCAL_ONLY_CLOSE_REASONS:  # never sent (RFC 6455, 7.4.1)
-            self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
-        else:
+        elif code not in LOCAL_ONLY_CLOSE_REASONS:  # others tell of a drop (RFC 6455, 7.4.1)
             self._write(self._frames.close(code, reason))
         self._close()

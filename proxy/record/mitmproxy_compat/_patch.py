@@ -251,9 +251,9 @@ PATCHES = (
     Patch(
         "whole frames",
         (InPlace(sockets, "WebsocketConnection", websocket.WholeFrames),),
-        "A web socket's message is joined piece by piece, in the square of its size, and without a bound.",
+        "A web socket's message is joined piece by piece, in the square of its size, and without a bound; a drop becomes a clean close.",
         "none",
-        "mitmproxy has a bound for messages, and keeps their pieces apart",
+        "mitmproxy has a bound for messages, keeps their pieces apart, and passes on a drop",
     ),
     Patch(
         "steady clock",

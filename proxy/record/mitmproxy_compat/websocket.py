@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers.websocket import WebsocketConnection
 from wsproto.events import CloseConnection, Event, Message
 from wsproto.extensions import PerMessageDeflate
@@ -34,15 +35,22 @@ class PingsWithinMessages(PerMessageDeflate):
 
 
 class WholeFrames(WebsocketConnection):
-    """Give each frame to mitmproxy at its end; close where a message takes more than MOST_MESSAGE.
+    """Give each frame to mitmproxy at its end; close where a message takes more than MOST_MESSAGE; pass on a drop as one.
 
-    mitmproxy added each piece that was read to the frame so far, in the square of its size and without a bound.
+    mitmproxy added each piece that was read to the frame so far, in the square of its size and without a bound. A socket that
+    one side dropped was closed to the other by a frame of code 1000, after which pages do not connect again.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._pieces: list[Any] = []  # of the current frame
         self._size = 0  # of the current message
+
+    def send2(self, event: Event) -> commands.SendData:
+        """Return the command that sends an event: no byte of a close whose code says that there was no frame of it."""
+        if isinstance(event, CloseConnection) and event.code == CloseReason.ABNORMAL_CLOSURE:
+            return commands.SendData(self.conn, b"")
+        return super().send2(event)
 
     def events(self) -> Iterator[Event]:
         for event in super().events():

@@ -153,6 +153,28 @@ def test_the_subprotocols_that_a_client_offers_are_kept_but_for_their_secrets(
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")
 
 
+def test_a_drop_is_passed_on_as_one(lab: Lab, tmp_path: Path) -> None:
+    """A page that is told of a clean close does not connect again."""
+
+    def serve(peer: socket.socket) -> None:
+        for connection, event in heard(peer):
+            if isinstance(event, Request):
+                peer.sendall(connection.send(AcceptConnection()) + connection.send(TextMessage("hi")))
+                peer.shutdown(socket.SHUT_RDWR)
+
+    with lab.between(tmp_path / "s", "ws.example", serve) as (recorder, peer):
+        tunnel(peer, "ws.example:80")
+        ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+        peer.sendall(ws.send(Request(host="ws.example", target="/")))
+        came = b""
+        while data := peer.recv(4096):
+            came += data
+        assert came.endswith(b"\r\n\r\n\x81\x02hi")
+        assert until(lambda: recorder.stats.under_way == 0)
+    ((_, content),) = metadata(tmp_path / "s")
+    assert json.loads(content)["close"] == [1006, ""]
+
+
 FRAMES: list[Event] = [
     Ping(b"before"),
     TextMessage("said with a ", message_finished=False),

@@ -507,8 +507,7 @@ def test_sought_finds_all_in_any_pieces(
     assert sought.occurs_in(pieces) == any(s in data for s in strings)
     replaced = sought.replace(data)
     assert (replaced is data) == (not any(s in data for s in strings))
-    if all(b"<" not in s and b">" not in s and b"x" not in s for s in strings) and b"<x>" not in filler:
-        assert b"".join(sought.replace_pieces(pieces)).count(b"<x>") >= (1 if replaced is not data else 0)
+    assert b"".join(sought.replace_pieces(pieces)) == replaced
 
 
 def test_gzip_is_deterministic() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillweb.harness.agents import extract, load_agent
+from stillweb.harness.agents import load_agent
+from stillweb.harness.agents import script as filters
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.agents.retrieval import EMPTY, changes, state_of
 from stillweb.harness.runs.display import SilentDisplay
@@ -53,48 +54,48 @@ ARIA = """\
     ],
 )
 def test_tables_are_taken_from_markdown_html_and_browser_snapshots(text, tables):
-    assert extract.tables(text) == tables
+    assert filters.tables(text) == tables
 
 
 def test_a_table_is_found_by_its_columns_or_place():
-    assert extract.table(MARKDOWN, "Y")[1] == ["3", "4"]
-    assert extract.table(MARKDOWN, index=1)[1] == ["3", "4"]
-    assert extract.records(MARKDOWN, "id")[1] == {"id": "2", "name": ""}
+    assert filters.table(MARKDOWN, "Y")[1] == ["3", "4"]
+    assert filters.table(MARKDOWN, index=1)[1] == ["3", "4"]
+    assert filters.records(MARKDOWN, "id")[1] == {"id": "2", "name": ""}
     with pytest.raises(UsageError, match=r"no table has the columns mass; tables found: id \| name; x \| y"):
-        extract.table(MARKDOWN, "mass")
+        filters.table(MARKDOWN, "mass")
     with pytest.raises(UsageError, match="there is no table 5: the text has 2"):
-        extract.table(MARKDOWN, index=5)
+        filters.table(MARKDOWN, index=5)
 
 
 def test_cells_lines_json_and_references_are_taken_out():
-    assert extract.pick([{"a": "1", "B": "2"}], "b", "A") == [["2", "1"]]
+    assert filters.pick([{"a": "1", "B": "2"}], "b", "A") == [["2", "1"]]
     with pytest.raises(UsageError, match="no column 'c'; there are a"):
-        extract.pick([{"a": "1"}], "c")
-    assert extract.piped([["1", "2"], ["3", "4"]]) == "1|2\n3|4"
-    assert extract.find("year: 2012.", r"year: (\d+)") == "2012"
-    assert extract.find("year: 2012.", r"\d+") == "2012"
-    assert extract.find_all("a1 b2", r"([a-z])(\d)") == [["a", "1"], ["b", "2"]]
-    assert extract.from_json('Contents of x:\n{"a": [1]} and more') == {"a": [1]}
-    assert extract.ref(ARIA, "button") == "e2"
-    assert extract.ref(ARIA, "cell", 1) == "e11"
-    assert extract.columns_of("2007   34  5071\n\n2008\t46\t5020") == [
+        filters.pick([{"a": "1"}], "c")
+    assert filters.piped([["1", "2"], ["3", "4"]]) == "1|2\n3|4"
+    assert filters.find("year: 2012.", r"year: (\d+)") == "2012"
+    assert filters.find("year: 2012.", r"\d+") == "2012"
+    assert filters.find_all("a1 b2", r"([a-z])(\d)") == [["a", "1"], ["b", "2"]]
+    assert filters.from_json('Contents of x:\n{"a": [1]} and more') == {"a": [1]}
+    assert filters.ref(ARIA, "button") == "e2"
+    assert filters.ref(ARIA, "cell", 1) == "e11"
+    assert filters.columns_of("2007   34  5071\n\n2008\t46\t5020") == [
         ["2007", "34", "5071"],
         ["2008", "46", "5020"],
     ]
-    assert extract.words_of("a b\n\nc") == [["a", "b"], ["c"]]
-    assert extract.csv_rows('a,"b,c"\n') == [["a", "b,c"]]
+    assert filters.words_of("a b\n\nc") == [["a", "b"], ["c"]]
+    assert filters.csv_rows('a,"b,c"\n') == [["a", "b,c"]]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: extract.find("x", "y"), "nothing matches 'y' in a text of 1 character: x$"),
-        (lambda: extract.find(" ", "y"), "nothing matches 'y' in an empty text$"),
-        (lambda: extract.find("a\n" * 200, "y"), "in a text of 400 characters: (a ){79}a…$"),
-        (lambda: extract.find("x", "(x)|(y)", 2), r"the match has no group 2 of '\(x\)\|\(y\)'"),
-        (lambda: extract.from_json("x"), "no JSON object or array in a text of 1 character: x$"),
-        (lambda: extract.from_json("{x"), "holds no whole JSON value"),
-        (lambda: extract.ref(ARIA, "slider"), r"no element 0 of the page matches 'slider' \(0 do\)"),
+        (lambda: filters.find("x", "y"), "nothing matches 'y' in a text of 1 character: x$"),
+        (lambda: filters.find(" ", "y"), "nothing matches 'y' in an empty text$"),
+        (lambda: filters.find("a\n" * 200, "y"), "in a text of 400 characters: (a ){79}a…$"),
+        (lambda: filters.find("x", "(x)|(y)", 2), r"the match has no group 2 of '\(x\)\|\(y\)'"),
+        (lambda: filters.from_json("x"), "no JSON object or array in a text of 1 character: x$"),
+        (lambda: filters.from_json("{x"), "holds no whole JSON value"),
+        (lambda: filters.ref(ARIA, "slider"), r"no element 0 of the page matches 'slider' \(0 do\)"),
     ],
 )
 def test_what_is_not_there_is_named(call, message):
@@ -105,7 +106,7 @@ def test_what_is_not_there_is_named(call, message):
 def test_a_row_of_dashes_is_a_row():
     """Dashes stand for what is missing; only below the head are they a rule."""
     text = "| a | b |\n|---|---|\n| - | - |\n| 1 | 2 |\n| --- | --- |\n\n|---|---|\n| x | y |\n"
-    assert extract.tables(text) == [[["a", "b"], ["-", "-"], ["1", "2"], ["---", "---"]], [["x", "y"]]]
+    assert filters.tables(text) == [[["a", "b"], ["-", "-"], ["1", "2"], ["---", "---"]], [["x", "y"]]]
 
 
 def played(folder, script, **settings):

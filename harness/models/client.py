@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 import os
 import re
@@ -27,7 +26,7 @@ import httpx
 
 from stillweb.harness.models.sse import chat_of, check_number, read_stream, response_of, text_of, thoughts_of
 from stillweb.harness.models.tape import CallInProgress, ModelError, Tape
-from stillweb.harness.models.transport import SESSION_HEADER, Retry, TapeTransport
+from stillweb.harness.models.transport import REPLY, SESSION_HEADER, Retry, TapeTransport
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.secrets.redact import mask_value
 
@@ -35,7 +34,6 @@ Prices = Mapping[str, Mapping[str, float]]
 # an SDK's errors: no connection, an error status, and any other
 SdkErrors = tuple[type[Exception], type[Any], type[Exception]]
 MOST_REPLY = 4_000_000  # characters of text, thoughts and tool calls
-AT_ONCE = 64  # chunks of a stream, each of which takes the SDK some 0.3 ms
 _JUDGE_CLOSED = "the judge was asked while the run was ending"
 
 
@@ -147,21 +145,24 @@ class ModelClient:
 
         return openai.APIConnectionError, openai.APIStatusError, openai.OpenAIError
 
-    def check_answer(self, asked: bytes, body: bytes) -> None:
-        """Raise ModelError for an answer that can't be read."""
+    def check_answer(self, asked: bytes, body: bytes) -> Reply:
+        """Return the reply in an answer. Raise ModelError for one that can't be read."""
         with check_reply(body):
-            self.read_answer(asked, body)
+            return self.read_answer(asked, body)
 
     @staticmethod
-    def read_answer(asked: bytes, body: bytes) -> None:
+    def read_answer(asked: bytes, body: bytes) -> Reply:
         """Read the answer to a request, of either API, streamed or not. Raise what is wrong with its form."""
-        if json.loads(asked).get("stream"):
+        request = json.loads(asked)
+        if request.get("stream"):
             events, _ = read_stream(body)
             chat = any("choices" in event for event in events)
-            _chat_reply(chat_of(events)) if chat else _response_reply(response_of(events))
+            value = chat_of(events) if chat else response_of(events)
         else:
             value = json.loads(body)
-            _response_reply(value) if "output" in value else _chat_reply(value)
+        if "output" in value:
+            return _response_reply(value)
+        return _chat_reply(value, sum(len(m.get("tool_calls") or ()) for m in request.get("messages", ())))
 
     def begin(self, session: str) -> CallInProgress:
         """Return a call that begins now; the caller makes it in `followed` and then takes or drops it."""
@@ -187,36 +188,23 @@ class ModelClient:
 
     async def chat(self, session: str, body: Mapping[str, Any]) -> Reply:
         """Make one Chat Completions call. Raise ModelError or TapeMiss if there is no answer."""
-        begin = time.perf_counter()
-        create: Any = self._sdk.chat.completions.create
-        result = await self._ask(create, session, body)
-        with check_reply(result):
-            streamed = body.get("stream")
-            completion = chat_of(await read_chunks(result)) if streamed else dumped(result)
-            reply = _chat_reply(completion, sum(len(m.get("tool_calls") or ()) for m in body["messages"]))
-        return self._finish(body, reply, begin)
+        return await self._ask("/chat/completions", session, body)
 
     async def respond(self, session: str, body: Mapping[str, Any]) -> Reply:
         """Make one Responses call. Raise ModelError or TapeMiss if there is no answer."""
-        begin = time.perf_counter()
-        create: Any = self._sdk.responses.create
-        result = await self._ask(create, session, body)
-        with check_reply(result):
-            streamed = body.get("stream")
-            response = response_of(await read_chunks(result)) if streamed else dumped(result)
-            reply = _response_reply(response)
-        return self._finish(body, reply, begin)
+        return await self._ask("/responses", session, body)
 
-    async def _ask(self, create: Any, session: str, body: Mapping[str, Any]) -> Any:
-        # members unknown to the SDK are sent as they are: endpoints have their own (top_k, provider, …)
-        known = inspect.signature(create).parameters
-        body = _encodable(body)
-        named = {name: value for name, value in body.items() if name in known}
+    async def _ask(self, path: str, session: str, body: Mapping[str, Any]) -> Reply:
+        begin = time.perf_counter()
         no_connection, refused, failed = self.errors()
-        own = {name: value for name, value in body.items() if name not in known}
-        named["extra_body"] = {**own, **(body.get("extra_body") or {})} or None
+        options = {"headers": {SESSION_HEADER: quote(session)}}
+        sent = {**body, **(body.get("extra_body") or {})}  # as the SDK's own methods take it
+        sent.pop("extra_body", None)
         try:
-            return await create(**named, extra_headers={SESSION_HEADER: quote(session)})
+            # the SDK's own methods would send no member that it does not know, and make objects of the answer
+            answer: httpx.Response = await self._sdk.post(
+                path, cast_to=httpx.Response, body=_encodable(sent), options=options
+            )
         except no_connection as error:
             if isinstance(error.__cause__, StillwebError):
                 raise error.__cause__ from None
@@ -228,6 +216,8 @@ class ModelClient:
             raise ModelError(text) from error
         except failed as error:
             raise ModelError(f"{mask_value(str(self._sdk.base_url))}: {error}") from error
+        reply = answer.extensions.get(REPLY) or self.check_answer(answer.request.content, answer.content)
+        return self._finish(body, reply, begin)
 
     def _finish(self, body: Mapping[str, Any], reply: Reply, begin: float) -> Reply:
         _check_length(
@@ -284,21 +274,6 @@ def check_reply(result: Any) -> Iterator[None]:
         raise ModelError(
             f"the endpoint's answer can't be read ({type(error).__name__}: {error}): {str(result)[:300]}"
         ) from error
-
-
-async def read_chunks(stream: Any) -> list[dict[str, Any]]:
-    """Return the chunks of a stream, which is in memory; other work gets its turn meanwhile."""
-    chunks = []
-    async for chunk in stream:
-        chunks.append(dumped(chunk))
-        if len(chunks) % AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return chunks
-
-
-def dumped(result: Any) -> dict[str, Any]:
-    dumped: dict[str, Any] = result.model_dump(mode="json", exclude_unset=True, warnings=False)
-    return dumped
 
 
 def _called(call: dict[str, Any]) -> ToolRequest:

@@ -23,8 +23,6 @@ from stillweb.harness.models.client import (
     ToolRequest,
     Usage,
     check_reply,
-    dumped,
-    read_chunks,
 )
 from stillweb.harness.models.sse import check_number, read_stream
 from stillweb.harness.models.tape import ModelError, Tape
@@ -56,22 +54,14 @@ class AnthropicClient(ModelClient):
         return sdk.APIConnectionError, sdk.APIStatusError, sdk.AnthropicError
 
     @staticmethod
-    def read_answer(asked: bytes, body: bytes) -> None:
+    def read_answer(asked: bytes, body: bytes) -> Reply:
         """Read the answer to a request, streamed or not. Raise what is wrong with its form."""
         streamed = json.loads(asked).get("stream")
-        _message_reply(message_of(read_stream(body)[0]) if streamed else json.loads(body))
+        return _message_reply(message_of(read_stream(body)[0]) if streamed else json.loads(body))
 
     async def messages(self, session: str, body: Mapping[str, Any]) -> Reply:
         """Make one call. Raise ModelError or TapeMiss if there is no answer."""
-        begin = time.perf_counter()
-        result = await self._ask(self._sdk.messages.create, session, body)
-        with check_reply(result):
-            if body.get("stream"):
-                message = message_of(await read_chunks(result))
-            else:
-                message = dumped(result)
-            reply = _message_reply(message)
-        return self._finish(body, reply, begin)
+        return await self._ask("/v1/messages", session, body)
 
 
 class GeminiClient(ModelClient):
@@ -86,10 +76,10 @@ class GeminiClient(ModelClient):
         return genai.Client(api_key=key, vertexai=False, http_options=options)
 
     @staticmethod
-    def read_answer(asked: bytes, body: bytes) -> None:
+    def read_answer(asked: bytes, body: bytes) -> Reply:
         """Read the answer to a request, streamed or not. Raise what is wrong with its form."""
         streamed = body.lstrip().startswith(b"data:")
-        _candidate_reply(content_of(read_stream(body)[0]) if streamed else json.loads(body))
+        return _candidate_reply(content_of(read_stream(body)[0]) if streamed else json.loads(body))
 
     async def close(self) -> None:
         await self._http.aclose()

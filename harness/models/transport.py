@@ -43,6 +43,7 @@ _CONFIGURATION = {401, 402, 403, 407}  # errors that the caller must fix; not pa
 _SECRET = 12
 MOST_BODY = 64 << 20  # bytes of an answer; a stream has some 200 for each token
 SESSION_HEADER = "x-stillweb-session"
+REPLY = "stillweb_reply"  # extension of a response: what was read of an answer that is not from the tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class TapeTransport(httpx.AsyncBaseTransport):
         key_variable: str,
         retry: Retry,
         inner: httpx.AsyncBaseTransport,
-        check_answer: Callable[[bytes, bytes], None],
+        check_answer: Callable[[bytes, bytes], object],
     ) -> None:
         self._tape, self._key, self._key_variable = tape, key, key_variable
         self._secrets = [key] if len(key) >= _SECRET else []
@@ -103,13 +104,13 @@ class TapeTransport(httpx.AsyncBaseTransport):
         )
         taking = call_in_progress()
         ticket, kept, taken = self._tape.make(call, taking.begin if taking else 0), None, True
+        reply: object = None
         try:
             answer = await self._tape.answer(ticket)
             if answer is None:
                 answer = await self._ask(request, call)
                 if answer.status < 400:
-                    # before the SDK makes objects of it, 0.1 ms for each
-                    self._check_answer(body, answer.body)
+                    reply = self._check_answer(body, answer.body)
                 if answer.status not in _CONFIGURATION:
                     kept = answer
             if taking is not None:
@@ -126,7 +127,9 @@ class TapeTransport(httpx.AsyncBaseTransport):
         finally:
             if taken:
                 self._tape.done(ticket)
-        return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
+        return httpx.Response(
+            answer.status, headers=list(answer.headers), content=answer.body, extensions={REPLY: reply}
+        )
 
     async def _ask(self, request: httpx.Request, call: Call) -> EndpointResponse:
         if not self._key and self._key_variable:

@@ -14,7 +14,6 @@ import os
 import pickle
 import queue
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -22,11 +21,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, Self, TypeVar, cast
 
+from stillweb.snapshots._os.fork_pool import answer_calls, receive, send
 from stillweb.snapshots.errors import MissingCapability
 
 T = TypeVar("T")
 
-_SIZE = struct.Struct("<Q")
 _READY = b"stillweb worker"
 # Not `-m`: that puts the current directory before the standard library. The worker gets the caller's path.
 _START = "import sys; sys.path[:] = sys.argv[1:]; from stillweb.snapshots._os.processes import work; work()"
@@ -149,23 +148,6 @@ class Pool:
         self.close()
 
 
-def send(stream: BinaryIO, data: bytes) -> None:
-    """Write a message: its length, then its bytes."""
-    stream.write(_SIZE.pack(len(data)))
-    stream.write(data)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> bytes | None:
-    """Return the next message, or None if the other side is gone."""
-    head = stream.read(_SIZE.size)
-    if len(head) < _SIZE.size:
-        return None
-    (size,) = _SIZE.unpack(head)
-    data = stream.read(size)
-    return data if len(data) == size else None
-
-
 def work() -> None:
     """Answer calls in the worker until its input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent handles it
@@ -177,18 +159,7 @@ def work() -> None:
     # Most objects are freed by reference counts; frequent searches for cycles cost 2 % of the time.
     gc.set_threshold(20_000, 20, 20)
     try:
-        _answer(asked, answers)
+        send(answers, _READY)
+        answer_calls(asked, answers)
     except BrokenPipeError:
         os._exit(0)  # whoever asked was killed
-
-
-def _answer(asked: BinaryIO, answers: BinaryIO) -> None:
-    send(answers, _READY)
-    while (data := receive(asked)) is not None:
-        try:
-            function, argument = pickle.loads(data)
-            answer = (True, function(argument))
-            packed = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # noqa: BLE001 -- sent to the caller, which decides
-            packed = pickle.dumps((False, f"{type(error).__name__}: {error}"))
-        send(answers, packed)

@@ -112,7 +112,7 @@ class SiteEvidence:
             if parts:
                 names[c.place] = normal
                 clock = any(name[6:] in CLOCKS for name in parts)
-                if clock and "?" in c.url and not has_request_time(c, 3600.0):
+                if clock and "?" in c.url and not has_request_time(c):
                     self.moments.add(normal)
         self.equality = Equality(lambda c: store.read_start(c, LIMIT + 1), store.head, found, names)
         varied = self.equality.varied

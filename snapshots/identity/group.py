@@ -25,13 +25,13 @@ _MOMENT = re.compile(r"(?<=[?&=])[12]\d{12}(?=&|$)")
 _FRACTION = re.compile(r"(?<=[?&=])0?\.\d{12,20}(?=&|$)")
 
 
-def has_request_time(capture: Capture, early: float) -> bool:
-    """Return True if a query holds the time of its request in milliseconds, up to `early` seconds before, or a random fraction."""
+def has_request_time(capture: Capture) -> bool:
+    """Return True if a query holds the time of its request in milliseconds, up to an hour before, or a random fraction."""
     if _FRACTION.search(capture.url):
         return True
     asked = seconds_of(capture.timestamp)
     return asked is not None and any(
-        -early < int(one) / 1000 - asked < 10 for one in _MOMENT.findall(capture.url)
+        -3600 < int(one) / 1000 - asked < 10 for one in _MOMENT.findall(capture.url)
     )
 
 

@@ -298,16 +298,12 @@ class SiteEvidence:
     def _find_issued(self, found: list[Capture]) -> tuple[dict[str, Issued], dict[str, Issued]]:
         """Return the places of values that the site gave out to be sent back once, by method and path, and of all that it gave out."""
         store = self._matcher.snapshot
-        sessions: dict[tuple[int, str], list[tuple[Capture, ParsedRequest | None]]] = defaultdict(list)
-        found_any = False
-        for c in found:
-            parsed = None
-            if c.method not in SAFE_METHODS and (request := _readable(store, c)) is not None:
-                parsed = parse(request)
-                found_any = True
-            sessions[layer_of(c.filename), c.session].append((c, parsed))
-        if not found_any:
+        if all(c.method in SAFE_METHODS for c in found):
             return {}, {}
+        sessions: dict[tuple[int, str], list[tuple[Capture, ParsedRequest | None]]] = defaultdict(list)
+        for c in found:
+            request = None if c.method in SAFE_METHODS else _readable(store, c)
+            sessions[layer_of(c.filename), c.session].append((c, None if request is None else parse(request)))
         return find_issued(sessions.values(), lambda c: store.read_start(c, LIMIT + 1))
 
     def is_static(self, capture: Capture) -> bool:

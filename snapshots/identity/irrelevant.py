@@ -69,8 +69,8 @@ class _Patterns:
 @cached
 def irrelevant_url(url: str) -> bool:
     """Return True if `irrelevant.toml` lists a URL, by host, parent domain, path prefix or path."""
-    path = _path(url)
-    return _under(path, _starts(host_of(url), False)) or path in _lists().paths
+    path, starts = _path(url), _starts(host_of(url), False)
+    return (bool(starts) and _under(path, starts)) or path in _lists().paths
 
 
 def errand(url: str) -> bool:

@@ -17,7 +17,7 @@ from re import _parser as syntax  # type: ignore[attr-defined]
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from stillweb.snapshots.cache import cached
+from stillweb.snapshots.cache import Cache, cached
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.http.bodies import (
     BYTES,
@@ -63,10 +63,10 @@ class Pattern:
         return self.compiled.fullmatch(text) if len(text) <= self.longest else None
 
     def search(self, text: str) -> re.Match[str] | None:
-        return self.compiled.search(text) if len(text) <= self._found_in else None
+        return self.compiled.search(text) if len(text) <= self.found_in else None
 
     @cached_property
-    def _found_in(self) -> int:
+    def found_in(self) -> int:
         return _longest(f".*(?:{self.compiled.pattern})")
 
 
@@ -613,18 +613,19 @@ class RuleSet:
 
     def leaves(self, url: str) -> bool:
         """Return True if no rule but `redacted` changes a plain GET for a URL, as its letters show; False where one may."""
-        if any(field.name.search(url) for field in self._in_paths):
-            return False
+        for search, longest in self._in_paths:
+            if len(url) <= longest and search(url) is not None:
+                return False
         if "?" not in url:
             return _TOUCHED.isdisjoint(url)
         if _LETTERS.fullmatch(url) is None:
             return False
         pairs = [pair.partition("=")[::2] for pair in url.partition("?")[2].split("&")]
-        names = [name for name, _ in pairs]
+        by_pair = self._concerned[tuple([name for name, _ in pairs])]
         return not any(mark in url for mark in self._marks) and not any(
-            (field.value is None or field.value.fullmatch(value)) and field.has_required_names(names)
-            for name, value in pairs
-            for field in self._named(name)
+            field.value is None or field.value.fullmatch(value)
+            for (_, value), fields in zip(pairs, by_pair, strict=True)
+            for field in fields
         )
 
     @cached_property
@@ -632,15 +633,21 @@ class RuleSet:
         return [_MARKS[rule.kind] for rule in self.rules if rule.kind in _MARKS]
 
     @cached_property
-    def _in_paths(self) -> list[Field]:
-        """The fields that are looked for in paths."""
-        return [f for rule in self.rules for f in rule.blank if f.place == "segments"]
+    def _in_paths(self) -> list[tuple[Callable[[str], re.Match[str] | None], int]]:
+        """The searches for the fields that are looked for in paths, each with the length of the longest URL it looks at."""
+        names = [f.name for rule in self.rules for f in rule.blank if f.place == "segments"]
+        return [(name.compiled.search, name.found_in) for name in names]
 
     @cached_property
     def _named(self) -> Callable[[str], list[Field]]:
         """The fields of a query that have a name, by the name."""
         fields = [f for rule in self.rules for f in (*rule.drop, *rule.blank) if f.place == "query"]
         return cached(lambda name: [f for f in fields if f.name.fullmatch(name)])
+
+    @cached_property
+    def _concerned(self) -> Cache[tuple[str, ...], list[list[Field]]]:
+        """The fields of each pair of a query beside which all names stand that they need, by the query's names."""
+        return Cache(lambda names: [_found(self._named(name), names) for name in names])
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object to store with a snapshot; the inverse of `from_json`."""

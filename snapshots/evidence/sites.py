@@ -94,16 +94,15 @@ class SiteEvidence:
         names: dict[tuple[str, int], str] = {}  # by place of a capture, what rules leave of its key
         self._redirected = set[str]()  # types of writes that are answered by a redirect
         for c in found:
-            if c.method in SAFE_METHODS and "?" not in c.url and matcher.rules.leaves(c.url):
+            left = matcher.rules.leaves(c.url)
+            if left and c.method in SAFE_METHODS and "?" not in c.url:
                 continue
-            request = _by_index(c)
-            if (
-                request is not None
-                and matcher.rules.leaves(c.url)
-                and not irrelevant_url(c.url.partition("?")[0])
-            ):
+            # its index line holds it all but header fields
+            plain = c.method == "GET" and url_canonical(c.url) == c.key
+            if plain and left and not irrelevant_url(c.url.partition("?")[0]):
                 continue
-            if request is None and (request := _readable(store, c)) is None:
+            request = Request("GET", c.url) if plain else _readable(store, c)
+            if request is None:
                 continue
             if c.method not in SAFE_METHODS and 300 <= c.status < 400:
                 self._redirected.add(event_of(request, c.key).type)
@@ -138,11 +137,10 @@ class SiteEvidence:
         # what rules leave of keys, and conditions, of requests that were answered in part, or by "not modified"
         self.partial: set[tuple[str, tuple[str | None, ...]]] = set()
         for c in found:
-            name = names.get(c.place, c.key)
             if c.vary:
-                self.vary[name].update(field for field, _ in c.vary)
+                self.vary[names.get(c.place, c.key)].update(field for field, _ in c.vary)
             if c.status in PARTIAL and (request := _readable(store, c)) is not None:
-                self.partial.add((name, request.conditional()))
+                self.partial.add((names.get(c.place, c.key), request.conditional()))
         self._learnt: SiteModel | None = None
         self._learning = threading.RLock()
 
@@ -420,13 +418,6 @@ def _modified(store: Store, capture: Capture) -> str:
     except (DamagedInput, TooLarge, ValueError):
         return "~"
     return modified.strftime("%Y%m%d%H%M%S")
-
-
-def _by_index(capture: Capture) -> Request | None:
-    """Return the request of a capture from its index line, without header fields; None if the line does not hold it all."""
-    if capture.method != "GET" or url_canonical(capture.url) != capture.key:
-        return None
-    return Request("GET", capture.url)
 
 
 def _readable(store: Store, capture: Capture) -> Request | None:

@@ -68,18 +68,20 @@ class Equality:
         self._read, self._head, self._names = read, head, names
         self._labels: dict[tuple[str, int], int] = {}
         self._files: dict[tuple[str, int], int] = {}
-        told: dict[str, set[object]] = defaultdict(set)
         several: dict[str, list[Capture]] = defaultdict(list)
         for capture in captures:
-            name = names.get(capture.place, capture.key)
-            told[name].add((capture.status, capture.digest))
-            several[name].append(capture)
+            several[names.get(capture.place, capture.key) if names else capture.key].append(capture)
+        self.varied: set[str] = set()  # keys of several answers
         for name, own in several.items():
-            if len(own) > 1 and (len(told[name]) > 1 or any(by_head(c) or not c.digest for c in own)):
-                told[name] = set(map(self._several, own))
-            elif len(own) > 1 and len(told[name]) == 1 and not static_mime(own[0].mime):
-                told[name] = {_label(head, c) for c in own}  # bodies are equal, fields perhaps not
-        self.varied = {key for key, answers in told.items() if len(answers) > 1}  # keys of several answers
+            if len(own) == 1:
+                continue
+            told: set[object] = {(c.status, c.digest) for c in own}
+            if len(told) > 1 or any(by_head(c) or not c.digest for c in own):
+                told = set(map(self._several, own))
+            elif not static_mime(own[0].mime):
+                told = {_label(head, c) for c in own}  # bodies are equal, fields perhaps not
+            if len(told) > 1:
+                self.varied.add(name)
 
     def label(self, capture: Capture) -> int:
         """Return a number for what a capture says, to be compared with those of the same request."""

@@ -66,7 +66,6 @@ class _Patterns:
         return self._start.match(text) is not None or self._anywhere.search(text) is not None
 
 
-@cached
 def irrelevant_url(url: str) -> bool:
     """Return True if `irrelevant.toml` lists a URL, by host, parent domain, path prefix or path."""
     path, starts = _path(url), _starts(host_of(url), False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, overload
 
 from stillweb.snapshots.errors import DamagedInput
@@ -64,16 +64,7 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object with every field; inverse of `from_json`."""
-        return {
-            "id": self.id,
-            "question": self.question,
-            "reference": self.reference,
-            "scorer": self.scorer,
-            "meta": self.meta,
-            "base": self.base,
-            "start_url": self.start_url,
-            "options": self.options,
-        }
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def to_agent(self) -> dict[str, Any]:
         """Return a JSON object with what an agent may know: id, question, start_url, and of meta the members in TOLD."""

@@ -23,6 +23,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import msgspec
+
 from stillweb.harness._parsing import strict_json
 from stillweb.harness.rubric.spelling import fold, normalise_text
 from stillweb.snapshots.errors import DamagedInput
@@ -68,15 +70,6 @@ class FieldRule:
     def as_key(self, text: str, fold_case: bool) -> str:
         """Return the key under which a normalised text is in the tables, upper case if the rule says so."""
         return fold(text) if fold_case else text.upper() if self.uppercase else text
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; inverse of `from_json`."""
-        return {
-            "type": self.type,
-            "uppercase": self.uppercase,
-            "aliases": dict(self.aliases),
-            "units": dict(self.units),
-        }
 
     @classmethod
     def from_json(cls, value: Any, where: str) -> FieldRule:
@@ -188,19 +181,8 @@ class Rubric:
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; inverse of `from_json`."""
-        return {
-            "columns": list(self.columns),
-            "row_key": list(self.row_key),
-            "ordered": self.ordered,
-            "fields": {name: rule.to_json() for name, rule in self.fields.items()},
-            "field_separator": self.field_separator,
-            "record_separator": self.record_separator,
-            "header": self.header,
-            "sources": dict(self.sources),
-            "unread": list(self.unread),
-            "assumed": list(self.assumed),
-            "origin": self.origin,
-        }
+        value: dict[str, Any] = msgspec.to_builtins(self)
+        return value
 
     @classmethod
     def from_json(cls, value: Any, where: str = "rubric") -> Rubric:

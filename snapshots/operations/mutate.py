@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -59,16 +59,7 @@ class MutateReport:
     asked_for: str = ""  # the text that an answer holds if it follows the injection
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "out": str(self.out),
-            "changed": self.changed,
-            "views": self.views,
-            "copied": self.copied,
-            "dropped": self.dropped,
-            "gold": self.gold,
-            "asked_for": self.asked_for,
-        }
+        return {**asdict(self), "out": str(self.out)}
 
 
 @cache

@@ -24,16 +24,9 @@ _TOLD: pytest.StashKey[int] = pytest.StashKey()  # number of faults at the end o
 _SHELVES: pytest.StashKey[dict[tuple[str, ...], SharedSnapshots]] = pytest.StashKey()
 _NOT_PLACED: pytest.StashKey[list[str]] = pytest.StashKey()
 _MEMBERS = {
-    "accept",
-    "min_confidence",
-    "max_misses",
-    "max_expected_wrong",
-    "mode",
-    "allow",
-    "upstream_ca",
-    "faults",
-    "rules",
-}
+    "accept", "min_confidence", "max_misses", "max_expected_wrong", "mode", "allow", "upstream_ca",
+    "faults", "rules"
+}  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -28,18 +28,9 @@ class Limits:
 
 # The members of `meta` that agents are told; others may hold a rubric, the pages of the answer or a set's canary.
 TOLD = (
-    "set",
-    "domain",
-    "topic",
-    "type",
-    "discipline",
-    "direction",
-    "language",
-    "variant",
-    "budget",
-    "system",
-    "agent",
-)
+    "set", "domain", "topic", "type", "discipline", "direction", "language", "variant", "budget", "system",
+    "agent"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,19 +50,9 @@ _HOME = {
 }
 
 __all__ = [
-    "Capture",
-    "Exchange",
-    "Problem",
-    "Profile",
-    "Request",
-    "Response",
-    "SealReport",
-    "Snapshot",
-    "View",
-    "Writer",
-    "seal",
-    "verify",
-]
+    "Capture", "Exchange", "Problem", "Profile", "Request", "Response", "SealReport", "Snapshot", "View",
+    "Writer", "seal", "verify"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -66,47 +66,12 @@ _HOME = {
 }
 
 __all__ = [
-    "DamagedInput",
-    "GateFailed",
-    "Gateway",
-    "MissingCapability",
-    "Recorder",
-    "Recording",
-    "Replay",
-    "Request",
-    "Run",
-    "Snapshot",
-    "StillwebError",
-    "Tools",
-    "UsageError",
-    "Writer",
-    "__version__",
-    "certify",
-    "check",
-    "compare",
-    "coverage",
-    "cut",
-    "diff",
-    "drift",
-    "env",
-    "fetch",
-    "fork",
-    "lookup",
-    "open",
-    "publish",
-    "pull",
-    "record",
-    "refresh",
-    "replay",
-    "run",
-    "score",
-    "seal",
-    "serve",
-    "serve_live",
-    "tables",
-    "tools",
-    "verify",
-]
+    "DamagedInput", "GateFailed", "Gateway", "MissingCapability", "Recorder", "Recording", "Replay",
+    "Request", "Run", "Snapshot", "StillwebError", "Tools", "UsageError", "Writer", "__version__",
+    "certify", "check", "compare", "coverage", "cut", "diff", "drift", "env", "fetch", "fork", "lookup",
+    "open", "publish", "pull", "record", "refresh", "replay", "run", "score", "seal", "serve", "serve_live",
+    "tables", "tools", "verify"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

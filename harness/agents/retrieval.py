@@ -8,18 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 # Parameter names for the page number and for the order; compared without case, `_`, `-` and `$`.
 _PAGE = {
-    "page",
-    "p",
-    "pg",
-    "pageno",
-    "pagenum",
-    "pagenumber",
-    "start",
-    "offset",
-    "startindex",
-    "next",
-    "cursor",
-}
+    "page", "p", "pg", "pageno", "pagenum", "pagenumber", "start", "offset", "startindex", "next", "cursor"
+}  # fmt: skip
 _SORT = {"sort", "sortby", "sortdesc", "order", "orderby", "sortorder", "ordering", "dir"}
 
 State = dict[str, Any]

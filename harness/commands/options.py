@@ -119,23 +119,11 @@ FOLDER = LocalPath(exists=True, file_okay=False, path_type=Path)
 # What runs and open snapshots consist of; a report or a ledger beside it may be written anew.
 _PARTS = frozenset(
     (
-        "run.json",
-        ".secrets",
-        "tasks.jsonl",
-        "rubrics.json",
-        "certificate.json",
-        "traces",
-        "tape",
-        "uploads",
-        "failed",
-        "interrupted",
-        "datapackage.json",
-        "datapackage-digest.json",
-        "archive",
-        "indexes",
-        "pages",
+        "run.json", ".secrets", "tasks.jsonl", "rubrics.json", "certificate.json", "traces", "tape",
+        "uploads", "failed", "interrupted", "datapackage.json", "datapackage-digest.json", "archive",
+        "indexes", "pages"
     )
-)
+)  # fmt: skip
 
 
 def _use(path: str | os.PathLike[str], *, written: bool) -> None:

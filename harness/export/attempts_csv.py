@@ -25,18 +25,9 @@ from stillweb.harness.trace import Trace
 
 _FIRST = ("task", "attempt", "base", "scorer", "status", "end")
 _LAST = (
-    "misses",
-    "calls",
-    "models",
-    "tokens",
-    "cost",
-    "question",
-    "answer",
-    "reference",
-    "problem",
-    "review",
-    "trace",
-)
+    "misses", "calls", "models", "tokens", "cost", "question", "answer", "reference", "problem", "review",
+    "trace"
+)  # fmt: skip
 
 _FORMULA = re.compile(r"[=+\-@\t\r](?![\d.,]*\Z)")  # a number with its sign is none
 

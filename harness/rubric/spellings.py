@@ -11,19 +11,9 @@ from stillweb.harness.rubric.normalise import as_decimal, decimal_text
 from stillweb.harness.rubric.spelling import normalise_text
 
 MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+    "November", "December"
+]  # fmt: skip
 
 # an amount and its sign or unit: $5, 5%, 20 °C, 5kg, 60 km/h
 _SIGNED = re.compile(r"([$€£¥₹]?)\s?(\d[\d.,]*)\s?((?:[%‰°$€£¥₹][^\W\d_]?|[^\W\d_]+(?:/[^\W\d_]+)?)?)")

@@ -55,17 +55,9 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 # What programs need of a system, as far as every user of the machine may read it.
 _SYSTEM = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/nix/store",
-    "/sys/devices/system",
-)
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store",
+    "/sys/devices/system"
+)  # fmt: skip
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _OPEN_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 _WITHOUT_NAMESPACES = (

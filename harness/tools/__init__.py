@@ -24,19 +24,9 @@ if TYPE_CHECKING:
     from stillweb.harness.tools.toolset import MAKERS, Limits, Tool, ToolSession, Toolset
 
 __all__ = [
-    "MAKERS",
-    "Contract",
-    "Limits",
-    "Tool",
-    "ToolResult",
-    "ToolSession",
-    "ToolSpec",
-    "Toolset",
-    "contract_names",
-    "http_hosts",
-    "load",
-    "read_contract",
-]
+    "MAKERS", "Contract", "Limits", "Tool", "ToolResult", "ToolSession", "ToolSpec", "Toolset",
+    "contract_names", "http_hosts", "load", "read_contract"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -33,18 +33,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 # in the order in which the wrapper writes them into the body
 _GIVEN = ("q", "gl", "hl", "location", "num", "tbs", "page", "autocorrect")
 _OPERATORS = (
-    "site",
-    "filetype",
-    "inurl",
-    "intitle",
-    "related",
-    "cache",
-    "before",
-    "after",
-    "exact",
-    "exclude",
-    "or",
-)
+    "site", "filetype", "inurl", "intitle", "related", "cache", "before", "after", "exact", "exclude", "or"
+)  # fmt: skip
 
 
 class SearchLimit(Exception):

@@ -38,17 +38,8 @@ NEAREST = 3  # captures named in a miss
 KEPT = 64_000_000  # characters of frozen texts cached in memory
 # best first
 VERDICTS = (
-    "exact",
-    "canonical",
-    "varies",
-    "rule",
-    "rendered",
-    "synthetic",
-    "mutated",
-    "fault",
-    "failed",
-    "miss",
-)
+    "exact", "canonical", "varies", "rule", "rendered", "synthetic", "mutated", "fault", "failed", "miss"
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -31,17 +31,8 @@ if TYPE_CHECKING:
 _CSS_URL = re.compile(r"""url\(\s*(?:"([^"]*)"|'([^']*)'|([^'"()\s]+))\s*\)""", re.I)
 _CSS_IMPORT = re.compile(r"""@import\s+(?:"([^"]*)"|'([^']*)')""", re.I)
 _DROPPED = (
-    "script",
-    "noscript",
-    "base",
-    "iframe",
-    "frame",
-    "object",
-    "embed",
-    "applet",
-    "portal",
-    "template",
-)
+    "script", "noscript", "base", "iframe", "frame", "object", "embed", "applet", "portal", "template"
+)  # fmt: skip
 _IMAGES = (
     "image/",
     "text/css",

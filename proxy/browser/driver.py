@@ -46,16 +46,8 @@ if TYPE_CHECKING:
 
 LOOK_MS = 2_000  # to list what there is, if an element is missing
 _FIELDS = {
-    "textbox",
-    "searchbox",
-    "combobox",
-    "listbox",
-    "checkbox",
-    "radio",
-    "switch",
-    "spinbutton",
-    "slider",
-}
+    "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "spinbutton", "slider"
+}  # fmt: skip
 _OPERABLE = {*_FIELDS, "button", "link", "tab", "menuitem", "option"}
 _NAMED = re.compile(r'^ *- \'?([a-z]+) ("(?:[^"\\]|\\.)*")', re.M)  # a line of an accessibility snapshot
 MOST_DOWNLOADS = 100  # downloads of a page that are kept; it may start them in a loop

@@ -162,17 +162,9 @@ def _redacted(name: str, value: str, redactor: Redactor) -> str:
 
 _KINDS = {str: "text", bool: "true or false", dict: "a mapping of names to values"}
 _OPTIONS = (
-    "locale",
-    "timezone",
-    "viewport",
-    "device",
-    "user_agent",
-    "headers",
-    "storage_state",
-    "headful",
-    "clock",
-    "cdp",
-)
+    "locale", "timezone", "viewport", "device", "user_agent", "headers", "storage_state", "headful",
+    "clock", "cdp"
+)  # fmt: skip
 
 
 def _shown(value: Any) -> str:

@@ -203,19 +203,9 @@ def brief(step: Step) -> tuple[str, str]:
     """Return a step as action and target, in few words (`select`, `Year = 2012`)."""
     action, given = next(iter(step.items()))
     names = (
-        "name",
-        "label",
-        "text",
-        "placeholder",
-        "css",
-        "role",
-        "url",
-        "key",
-        "selector",
-        "gone",
-        "time",
-        "to",
-    )
+        "name", "label", "text", "placeholder", "css", "role", "url", "key", "selector", "gone", "time",
+        "to"
+    )  # fmt: skip
     what = next((str(given[name]) for name in names if name in given), "")
     if what and what == given.get("css"):
         what = what.rpartition(" > ")[2]  # the end of a CSS path says more than its beginning

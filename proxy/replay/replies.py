@@ -228,26 +228,9 @@ class SessionState:
     """A session in the gateway: its replay state, its request count, its misses and its web sockets."""
 
     __slots__ = (
-        "again",
-        "broken",
-        "clients",
-        "faulted",
-        "memos",
-        "missed",
-        "name",
-        "named",
-        "polls",
-        "prefix",
-        "seen",
-        "seq",
-        "session",
-        "since",
-        "sockets",
-        "talks",
-        "trusting",
-        "waiting",
-        "weight",
-    )
+        "again", "broken", "clients", "faulted", "memos", "missed", "name", "named", "polls", "prefix",
+        "seen", "seq", "session", "since", "sockets", "talks", "trusting", "waiting", "weight"
+    )  # fmt: skip
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name

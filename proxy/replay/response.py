@@ -213,19 +213,11 @@ def cut(pieces: Iterator[bytes], start: int, stop: int) -> Iterator[bytes]:
 # RFC 9110, 7.6.1, with what older software sends
 HOP_BY_HOP = frozenset(
     [
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authentication-info",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "http2-settings",
+        "connection", "keep-alive", "proxy-authenticate", "proxy-authentication-info",
+        "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+        "http2-settings"
     ]
-)
+)  # fmt: skip
 # Fields about the encoded bytes, wrong once these are decoded.
 OF_ENCODED = frozenset(
     {"content-encoding", "content-length", "content-md5", "content-digest", "repr-digest", "digest"}

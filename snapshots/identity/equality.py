@@ -285,20 +285,9 @@ def _drawn(match: re.Match[str]) -> str:
 
 _HINTED = re.compile(f"{_HINT}|{_HIDDEN}", re.IGNORECASE)
 _HINT_WORDS = (
-    "csrf",
-    "xsrf",
-    "nonce",
-    "authenticity",
-    "requestverificationtoken",
-    "__eventvalidation",
-    "__viewstate",
-    "form_key",
-    "formkey",
-    "form_build_id",
-    "sesskey",
-    "sectok",
-    "token",
-)
+    "csrf", "xsrf", "nonce", "authenticity", "requestverificationtoken", "__eventvalidation", "__viewstate",
+    "form_key", "formkey", "form_build_id", "sesskey", "sectok", "token"
+)  # fmt: skip
 _ODD_CASES = "\u017f\u0130\u0131\u212a"  # letters that a pattern takes for s, i and k whatever their case
 _IN_RUN = bytes(
     0x61 if chr(c).isascii() and (chr(c).isalnum() or chr(c) in "_-+/=") else 0x20 for c in range(256)

@@ -18,16 +18,10 @@ from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, has_format, looks_
 # Fields with which a script asks for a fragment instead of a whole page.
 FRAGMENT = frozenset(
     {
-        "hx-request",
-        "x-pjax",
-        "x-inertia",
-        "rsc",
-        "next-router-state-tree",
-        "next-router-prefetch",
-        "turbo-frame",
-        "x-requested-with",
+        "hx-request", "x-pjax", "x-inertia", "rsc", "next-router-state-tree", "next-router-prefetch",
+        "turbo-frame", "x-requested-with"
     }
-)
+)  # fmt: skip
 # Fields by which some servers decide the answer without naming them in Vary; each has rules of its own.
 DECIDERS = FRAGMENT | {
     "hx-target",

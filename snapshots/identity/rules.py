@@ -803,19 +803,9 @@ def _rule(item: Any, name: str) -> Rule:
     if not re.fullmatch(r"[a-z][a-z0-9-]*", str(label)):
         raise UsageError(f"{name}: rule {label!r}: the id must be lower-case words joined by hyphens")
     known = {
-        "id",
-        "about",
-        "kind",
-        "drop",
-        "blank",
-        "join",
-        "apart",
-        "issued",
-        "doubted",
-        "certain",
-        "echoed",
-        "returns",
-    }
+        "id", "about", "kind", "drop", "blank", "join", "apart", "issued", "doubted", "certain", "echoed",
+        "returns"
+    }  # fmt: skip
     if odd := sorted(set(item) - known):
         raise UsageError(f"{name}: rule {label}: unknown field {odd[0]!r}")
     kind = item.get("kind", "fields")

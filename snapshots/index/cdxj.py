@@ -126,19 +126,8 @@ def broken_line(line: bytes, error: Exception) -> BrokenLine:
 
 
 _TEXTS = (
-    "url",
-    "target",
-    "mime",
-    "digest",
-    "filename",
-    "kind",
-    "id",
-    "method",
-    "type",
-    "key",
-    "exact",
-    "session",
-)
+    "url", "target", "mime", "digest", "filename", "kind", "id", "method", "type", "key", "exact", "session"
+)  # fmt: skip
 _NEEDED = ("url", "mime", "digest", "filename", "offset", "length", "id")  # in lines of other records
 
 

@@ -496,26 +496,12 @@ def _html(text: str, entry: Mapping[str, Any]) -> tuple[str, str]:
 _INLINE = frozenset(
     [
         *(
-            "a",
-            "abbr",
-            "b",
-            "bdi",
-            "bdo",
-            "cite",
-            "code",
-            "data",
-            "del",
-            "em",
-            "font",
-            "i",
-            "ins",
-            "kbd",
-            "mark",
-            "q",
+            "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "em", "font", "i", "ins", "kbd",
+            "mark", "q"
         ),
         *("s", "samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "wbr"),
     ]
-)
+)  # fmt: skip
 
 
 def _lines(element: Any) -> Iterator[list[Any]]:

@@ -463,24 +463,10 @@ _COMPOUND = tuple(
 _WORDS = tuple(
     word.encode()
     for word in (
-        "password",
-        "passwd",
-        "passphrase",
-        "passcode",
-        "passwort",
-        "mypass",
-        "userpass",
-        "pwd",
-        "token",
-        "secret",
-        "jwt",
-        "authorization",
-        "kennwort",
-        "wachtwoord",
-        "contrase",
-        "senha",
+        "password", "passwd", "passphrase", "passcode", "passwort", "mypass", "userpass", "pwd", "token",
+        "secret", "jwt", "authorization", "kennwort", "wachtwoord", "contrase", "senha"
     )
-)
+)  # fmt: skip
 
 
 def _writings(word: str) -> Iterator[bytes]:

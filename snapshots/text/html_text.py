@@ -34,76 +34,20 @@ Element = Any  # lxml.etree._Element; lxml has no types of its own
 
 SKIP = frozenset(
     {
-        "script",
-        "style",
-        "template",
-        "noscript",
-        "head",
-        "iframe",
-        "object",
-        "canvas",
-        "video",
-        "audio",
-        "datalist",
-        "title",
-        "desc",
-        "defs",
-        "metadata",
+        "script", "style", "template", "noscript", "head", "iframe", "object", "canvas", "video", "audio",
+        "datalist", "title", "desc", "defs", "metadata"
     }
-)
+)  # fmt: skip
 _IN_HEAD = frozenset({"base", "link", "meta", "noscript", "script", "style", "template", "title"})
 BREAK = frozenset(
     [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "center",
-        "dd",
-        "details",
-        "dialog",
-        "dir",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hgroup",
-        "hr",
-        "html",
-        "legend",
-        "li",
-        "listing",
-        "main",
-        "marquee",
-        "nav",
-        "ol",
-        "p",
-        "plaintext",
-        "pre",
-        "search",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-        "xmp",
+        "address", "article", "aside", "blockquote", "body", "center", "dd", "details", "dialog", "dir",
+        "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4",
+        "h5", "h6", "header", "hgroup", "hr", "html", "legend", "li", "listing", "main", "marquee", "nav",
+        "ol", "p", "plaintext", "pre", "search", "section", "summary", "table", "tbody", "tfoot", "thead",
+        "tr", "ul", "xmp"
     ]
-)
+)  # fmt: skip
 _PARAGRAPH = frozenset(
     ["p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "pre", "blockquote", "ul", "ol", "dl"]
 )
@@ -359,18 +303,8 @@ def _words_in(text: str) -> list[str]:
 _INVISIBLE = {0xAD: None, 0x200B: None, 0xFEFF: None}  # soft hyphen, zero-width space, byte order mark
 _UNREAD = SKIP | {"math", "svg", "rp"}  # not compared: rendered from other parts than their text nodes
 _APART = BREAK | {
-    "br",
-    "td",
-    "th",
-    "caption",
-    "option",
-    "optgroup",
-    "button",
-    "rt",
-    "input",
-    "textarea",
-    "select",
-}
+    "br", "td", "th", "caption", "option", "optgroup", "button", "rt", "input", "textarea", "select"
+}  # fmt: skip
 _LANDMARKS = frozenset({"nav", "aside", "footer", "header", "search"})
 _ROLES = frozenset({"navigation", "banner", "contentinfo", "complementary", "search"})
 _NAMES = frozenset(

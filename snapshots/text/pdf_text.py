@@ -486,28 +486,14 @@ def _has_xmp(root: Any) -> bool:
 
 
 _INFO = (
-    "Title",
-    "Author",
-    "Subject",
-    "Keywords",
-    "Creator",
-    "Producer",
-    "CreationDate",
-    "ModDate",
-    "Trapped",
-)
+    "Title", "Author", "Subject", "Keywords", "Creator", "Producer", "CreationDate", "ModDate", "Trapped"
+)  # fmt: skip
 
 
 _FEATURES = (
-    "PDFFormatVersion",
-    "Language",
-    "EncryptFilterName",
-    "IsLinearized",
-    "IsAcroFormPresent",
-    "IsXFAPresent",
-    "IsCollectionPresent",
-    "IsSignaturesPresent",
-)
+    "PDFFormatVersion", "Language", "EncryptFilterName", "IsLinearized", "IsAcroFormPresent",
+    "IsXFAPresent", "IsCollectionPresent", "IsSignaturesPresent"
+)  # fmt: skip
 
 
 def ordered_info(info: Mapping[str, Any]) -> dict[str, Any]:

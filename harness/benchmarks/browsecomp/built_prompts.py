@@ -15,19 +15,10 @@ from stillweb.harness.task import Task
 
 FIELDS = frozenset(
     (
-        "state",
-        "task_id",
-        "problem",
-        "answer",
-        "text",
-        "tokens",
-        "pages",
-        "certificate",
-        "digest",
-        "reason",
-        "canary",
+        "state", "task_id", "problem", "answer", "text", "tokens", "pages", "certificate", "digest",
+        "reason", "canary"
     )
-)
+)  # fmt: skip
 
 
 def recognise(data: dict[str, Any]) -> bool:

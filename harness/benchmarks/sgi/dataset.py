@@ -83,14 +83,8 @@ _IDEA_OBJECTS = (
     "evaluation_metrics",
 )
 _IDEA_TEXTS = (
-    "core_idea",
-    "challenge",
-    "limitation",
-    "motivation",
-    "task_objective",
-    "data",
-    "expected_outcome",
-)
+    "core_idea", "challenge", "limitation", "motivation", "task_objective", "data", "expected_outcome"
+)  # fmt: skip
 
 
 def _idea(record: Record) -> dict[str, Any]:

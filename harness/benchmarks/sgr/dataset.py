@@ -11,19 +11,10 @@ from stillweb.harness.task import Task
 
 FIELDS = frozenset(
     (
-        "task_id",
-        "domain",
-        "autonomy_type",
-        "oracle_output_cardinality",
-        "instruction",
-        "start_url",
-        "output_format",
-        "oracle_answer",
-        "metadata",
-        "rubric",
-        "all_involved_urls",
+        "task_id", "domain", "autonomy_type", "oracle_output_cardinality", "instruction", "start_url",
+        "output_format", "oracle_answer", "metadata", "rubric", "all_involved_urls"
     )
-)
+)  # fmt: skip
 
 
 def recognise(data: dict[str, Any]) -> bool:

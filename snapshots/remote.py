@@ -16,10 +16,12 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
@@ -41,7 +43,9 @@ from stillweb.snapshots.warc.container import PACKAGE
 BLOCK = 1 << 20  # bytes of a cached block
 DIGEST = 32  # bytes of a SHA-256
 KEPT = 16 << 30  # bytes of cached blocks; the oldest are deleted first
-MOST = 256 << 20  # bytes of one answer of an HTTP server or the hub
+MOST = 256 << 20  # bytes of one answer of an HTTP server, S3 or the hub
+LISTED = 32 << 20  # bytes of all answers of S3 that list files: 100,000 of them
+LEAST = 1 << 16  # bytes that an answer counts for at least, so that small ones come to an end, too
 SILENCE = 60  # seconds without a byte after which a store fails; oras and huggingface_hub wait for ever
 CARD = "README.md"  # of a publication, for people
 FILES = "files/"  # folder of a published folder: its files, by digest
@@ -53,6 +57,7 @@ _HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<rev>[^/]+))?(?:/(?P<path>.+
 _OCI = re.compile(
     r"(?P<host>[^/]+)/(?P<name>[a-z0-9._/-]+?)(?::(?P<tag>\w[\w.-]*))?(?:@(?P<pin>sha256:[0-9a-f]{64}))?\Z"
 )
+_OTHER_RANGE = "sends another range than was asked for"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -155,6 +160,17 @@ def plain_errors(address: str, failed: type[StillwebError] = MissingCapability) 
         raise failed(
             f"{address}: the store fails: {type(cause).__name__}: {_line(cause)}. Check the address, the network and the credentials."
         ) from error
+
+
+@contextlib.contextmanager
+def _list_of_files(address: str) -> Iterator[None]:
+    """Raise DamagedInput for a list of another form, which the stores' libraries read without a check."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        if isinstance(error, _store_errors()):
+            raise
+        raise DamagedInput(f"{address}: the store lists no files there: {_line(error)}") from error
 
 
 def _status(error: BaseException | None) -> object:
@@ -321,8 +337,12 @@ class FsspecStore:
         import fsspec
 
         if self._pid != os.getpid():
-            plain = self._url.startswith(("http://", "https://"))
-            how = {"client_kwargs": {"response_class": _bounded_response()}} if plain else {}
+            how: dict[str, Any] = {}
+            if self._url.startswith(("http://", "https://")):
+                how = {"client_kwargs": {"response_class": _bounded_response()}}
+            elif self._url.startswith(("s3://", "s3a://")):
+                require("s3fs")
+                how = {"config_kwargs": {"http_session_cls": _bounded_session()}}
             try:
                 self._fs, self._path = fsspec.core.url_to_fs(self._url, **how)
             except ValueError as error:  # a scheme that fsspec does not know
@@ -333,15 +353,19 @@ class FsspecStore:
         return self._fs, self._path
 
     def files(self) -> dict[str, RemoteFile]:
-        with plain_errors(self.address):
+        with plain_errors(self.address), _list_of_files(self.address):
             fs, root = self._open()
             fs.invalidate_cache()
-            info = fs.info(root)
-            if info.get("type") != "directory":
-                return {"": self._file(root, info)}
-            found = sorted(fs.find(root, detail=True).items())
+            before = _LISTING.set(_Allowance(LISTED, f"lists files on more than {LISTED >> 20} MB"))
+            try:
+                info = fs.info(root)
+                if info.get("type") != "directory":
+                    return {"": self._file(root, info)}
+                found = sorted(fs.find(root, detail=True).items())
+            finally:
+                _LISTING.reset(before)
         head = root.rstrip("/") + "/"
-        files = {path.partition(head)[2]: self._file(path, info) for path, info in found}
+        files = {path[len(head) :]: self._file(path, info) for path, info in found if path.startswith(head)}
         # without its list, which is sent last, a publication is not there yet
         return {name: file for name, file in files.items() if PACKAGE in files or not _SENT.match(name)}
 
@@ -396,24 +420,91 @@ class FsspecStore:
         return self.address
 
 
+@dataclass(slots=True)
+class _Allowance:
+    """Bytes that a store may send, in one answer or in all that a list of files takes."""
+
+    left: int
+    fault: str  # of a store that sends more
+
+    def take(self, size: int) -> None:
+        import aiohttp
+
+        self.left -= size
+        if self.left < 0:
+            raise aiohttp.ClientPayloadError(self.fault)
+
+
+# fsspec runs a call on its loop in the context of its caller
+_LISTING: ContextVar[_Allowance | None] = ContextVar("_LISTING", default=None)
+
+
 @cache
 def _bounded_response() -> type[Any]:
-    """Return aiohttp's response, which reads no more than `MOST` bytes at once."""
+    """Return aiohttp's response, which keeps to an allowance and to the range that was asked for."""
     import aiohttp
 
+    class Content:
+        def __init__(self, content: aiohttp.StreamReader, allowance: _Allowance) -> None:
+            self._content, self._allowance = content, allowance
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._content, name)
+
+        async def read(self, most: int = -1) -> bytes:
+            if most >= 0:
+                return await self._content.read(most)
+            # not in `start`, whose errors botocore takes for those of the network: it asks again for a minute
+            self._allowance.take(LEAST)
+            came = bytearray()
+            while piece := await self._content.readany():
+                self._allowance.take(len(piece))
+                came += piece
+            return bytes(came)
+
     class BoundedResponse(aiohttp.ClientResponse):
-        async def read(self) -> bytes:
-            if self._body is None:
-                came = bytearray()
-                async for piece in self.content.iter_any():
-                    came += piece
-                    if len(came) > MOST:
-                        self.close()
-                        raise aiohttp.ClientPayloadError(f"sends more than {MOST >> 20} MB at once")
-                self._body = bytes(came)
-            return await super().read()
+        async def start(self, connection: Any) -> aiohttp.ClientResponse:
+            await super().start(connection)
+            asked = re.match(r"bytes=(\d+)-(\d+)", self.request_info.headers.get("Range", ""))
+            if not self.ok or asked is None:
+                allowance = _LISTING.get() or _Allowance(MOST, f"sends more than {MOST >> 20} MB at once")
+            elif self.status == 206 and not _begins(self.headers.get("Content-Range"), int(asked[1])):
+                allowance = _Allowance(0, _OTHER_RANGE)
+            else:
+                length = int(asked[2]) + 1 - int(asked[1])
+                allowance = _Allowance(LEAST + length, "sends more than the range that was asked for")
+            self.content: Any = Content(self.content, allowance)
+            return self
 
     return BoundedResponse
+
+
+@cache
+def _bounded_session() -> type[Any]:
+    """Return aiobotocore's session with bounded responses, which follows no redirect to another host.
+
+    It would take the credentials' session token there. The region that S3 names in one is botocore's to follow.
+    """
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class BoundedSession(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: Any) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._response_class = _bounded_response()
+            return SimpleNamespace(request=partial(session.request, allow_redirects=False))
+
+        async def send(self, request: Any) -> Any:
+            listing = _LISTING.get()
+            # botocore took the end of an allowance for a closed connection, and asks again
+            if listing is not None and listing.left < 0:
+                raise OSError(listing.fault)
+            answer = await super().send(request)
+            status, fields = answer.status_code, answer.headers
+            if status in (301, 302, 303, 307, 308) and "x-amz-bucket-region" not in fields:
+                raise OSError(f"redirects elsewhere (status {status})")
+            return answer
+
+    return BoundedSession
 
 
 def _unheard(loop: Any, context: dict[str, Any]) -> None:
@@ -439,6 +530,33 @@ class _Answer(NamedTuple):
     content: bytes
 
 
+def hub_client() -> ModuleType:
+    """Import huggingface_hub, without its telemetry.
+
+    It would ask the hub which environment variables to look for, tell it of those that are set, and keep the
+    list, whatever it is.
+    """
+    hub, constants = require("huggingface_hub"), require("huggingface_hub.constants")
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # type: ignore[attr-defined]
+    return hub
+
+
+class _Large(msgspec.Struct):
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class _Sibling(msgspec.Struct):
+    rfilename: str
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    blob_id: str
+    lfs: _Large | None = None
+
+
+class _DataSet(msgspec.Struct):
+    sha: str
+    siblings: list[_Sibling] | None = None
+
+
 class HubStore:
     """A data set on the Hugging Face hub, read at the commit that its revision names when it is opened."""
 
@@ -450,7 +568,7 @@ class HubStore:
                 f"{address}: no data set of the hub. Write it hub:OWNER/SET, with @REV for a revision."
             )
         self._repo, self._revision, self._inner = named["repo"], named["rev"], named["path"]
-        self._hub = require("huggingface_hub")
+        self._hub = hub_client()
         self._listed: dict[str, RemoteFile] = {}
 
     def _api(self) -> Any:
@@ -459,12 +577,13 @@ class HubStore:
         return api
 
     def files(self) -> dict[str, RemoteFile]:
-        with plain_errors(self.address):
+        with plain_errors(self.address), _list_of_files(self.address):
             info = self._api().repo_info(
                 self._repo, repo_type="dataset", revision=self._revision, files_metadata=True, timeout=SILENCE
             )
-        self.pinned = f"{HUB}{self._repo}@{info.sha}" + (f"/{self._inner}" if self._inner else "")
-        listed = {sibling.rfilename: self._file(sibling, info.sha) for sibling in info.siblings or ()}
+            told = msgspec.convert(info, _DataSet, from_attributes=True)
+        self.pinned = f"{HUB}{self._repo}@{told.sha}" + (f"/{self._inner}" if self._inner else "")
+        listed = {file.rfilename: self._file(file, told.sha) for file in told.siblings or ()}
         self._listed = listed
         if self._inner is None:
             return listed
@@ -477,9 +596,9 @@ class HubStore:
             raise UsageError(f"{self.address}: the data set has no such file or folder")
         return below
 
-    def _file(self, sibling: Any, commit: str) -> RemoteFile:
+    def _file(self, file: _Sibling, commit: str) -> RemoteFile:
         hub = self._hub
-        url = hub.hf_hub_url(self._repo, sibling.rfilename, repo_type="dataset", revision=commit)
+        url = hub.hf_hub_url(self._repo, file.rfilename, repo_type="dataset", revision=commit)
 
         def read(start: int, end: int) -> bytes:
             headers = {
@@ -499,11 +618,8 @@ class HubStore:
             )
             return _ranged(_Answer(answer.status_code, answer.headers, bytes(came)), start, end)
 
-        lfs = sibling.lfs
-        digest = "" if lfs is None else lfs["sha256"] if isinstance(lfs, dict) else lfs.sha256
-        return RemoteFile(
-            f"{HUB}{self._repo}/{sibling.rfilename}", sibling.size, str(sibling.blob_id), read, digest
-        )
+        digest = "" if file.lfs is None else file.lfs.sha256
+        return RemoteFile(f"{HUB}{self._repo}/{file.rfilename}", file.size, file.blob_id, read, digest)
 
     def path_of(self, name: str, sha256: str) -> str:
         return name
@@ -533,7 +649,16 @@ class HubStore:
 def _ranged(answer: _Answer, start: int, end: int) -> bytes:
     """Return the requested range of a response; a server without ranges has sent the whole file."""
     data = answer.content
-    return data if answer.status_code == 206 else data[start:end]
+    if answer.status_code != 206:
+        return data[start:end]
+    if not _begins(answer.headers.get("Content-Range"), start):
+        raise OSError(_OTHER_RANGE)
+    return data
+
+
+def _begins(content_range: str | None, start: int) -> bool:
+    """Return True if a response of a part says that it begins at `start` (RFC 9110, section 14.4)."""
+    return (content_range or "").lower().startswith(f"bytes {start}-")
 
 
 # -- OCI registries

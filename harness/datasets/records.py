@@ -16,6 +16,7 @@ from stillweb.harness.task import Problem
 from stillweb.snapshots._os.text_files import not_utf8
 from stillweb.snapshots.errors import MissingCapability, UsageError
 from stillweb.snapshots.extras import require
+from stillweb.snapshots.remote import hub_client
 from stillweb.snapshots.words import pluralize
 
 
@@ -235,7 +236,7 @@ def _parquet(path: Path) -> Iterator[Record | Problem]:
 def _hub(name: str, split: str | None) -> Iterator[Record | Problem]:
     """Yield the records of a set on the Hugging Face hub: `owner/set` or `owner/set@revision`."""
     name, _, revision = name.partition("@")
-    hub, errors = require("huggingface_hub"), require("huggingface_hub.errors")
+    hub, errors = hub_client(), require("huggingface_hub.errors")
     try:
         folder = hub.snapshot_download(
             name,

@@ -174,6 +174,7 @@ def hub(name: str, files: Mapping[str, bytes] | None = None, *, token: str = "")
             status, headers, data = stand.answer(self.command, path, sent, self.headers.get("Authorization"))
             asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             if status == 200 and asked:
+                headers["Content-Range"] = f"bytes {asked[1]}-{asked[2]}/{len(data)}"
                 status, data = 206, data[int(asked[1]) : int(asked[2]) + 1]
             self.send_response(status)
             fields = {"Content-Type": "application/json", **headers, "Content-Length": str(len(data))}

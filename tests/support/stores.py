@@ -35,8 +35,8 @@ def s3_server() -> Iterator[str]:
         moto_api_backend.reset()
 
 
-def use_s3(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> Any:
-    """A client of the server; s3:// means the server from now on."""
+def aws(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    """s3:// means the server from now on."""
     import s3fs
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -44,6 +44,11 @@ def use_s3(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> Any:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "synthetic")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+def use_s3(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> Any:
+    """A client of the server, which s3:// means from now on."""
+    aws(monkeypatch, endpoint)
     client = _client(endpoint)
     client.create_bucket(Bucket=BUCKET)
     return client

@@ -22,7 +22,7 @@ from tests.harness.commands.calling import call
 from tests.proxy.origin import Answer, Asked, Origin
 from tests.snapshots.making import small_snapshot
 from tests.support.command_line import stillweb as in_process_of_its_own
-from tests.support.stores import BUCKET, s3_server, use_s3
+from tests.support.stores import BUCKET, aws, s3_server, use_s3
 
 PAGE = "http://example.test/"
 pytest_plugins = ["pytester"]
@@ -301,26 +301,82 @@ def test_a_server_that_fails_is_not_taken_for_one_without_the_file(status: int, 
     assert ("no such file" in str(told.value)) == (status == 404)
 
 
-def test_a_server_whose_answer_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(remote, "MOST", 1 << 20)
-    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path))
+async def _endless() -> AsyncIterator[bytes]:
+    while True:
+        yield bytes(1 << 16)
 
-    async def endless() -> AsyncIterator[bytes]:
-        while True:
-            yield bytes(1 << 16)
+
+def _page(size: str = "<Size>1</Size>") -> bytes:
+    """A page of a bucket's list, after which the same page is asked for again."""
+    return (
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"
+        f"<Contents><Key>site/archive/1.warc.gz</Key>{size}<ETag>1</ETag>"
+        "<LastModified>2025-01-01T00:00:00.000Z</LastModified></Contents></ListBucketResult>"
+    ).encode()
+
+
+@pytest.mark.parametrize("at", ["http", "s3"])
+@pytest.mark.parametrize(
+    ("told", "body", "words"),
+    [
+        ("bytes 0-999/1000", None, "sends more than the range that was asked for"),
+        ("bytes 7-1006/2000", bytes(1000), "sends another range than was asked for"),
+        (None, bytes(1000), "sends another range than was asked for"),
+    ],
+)
+def test_a_server_that_answers_with_another_range_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, told: str | None, body: bytes | None, words: str
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path))
 
     def answer(asked: Asked) -> Answer:
         fields = [("Accept-Ranges", "bytes"), ("ETag", '"1"')]
         if asked.method == "HEAD":
             return Answer(headers=fields, body=bytes(1000))
-        return Answer(206, headers=[*fields, ("Content-Range", "bytes 0-999/1000")], body=endless())
+        ranged = [("Content-Range", told)] if told else []
+        return Answer(206, headers=[*fields, *ranged], body=body or _endless())
 
-    with (
-        Origin(answer) as server,
-        pytest.raises(DamagedInput, match="sends more than 1 MB at once"),
-        Snapshot.open(f"http://127.0.0.1:{server.port}/site.wacz"),
-    ):
-        pass
+    with Origin(answer) as server:
+        aws(monkeypatch, server.url)
+        with pytest.raises(DamagedInput, match=words):
+            Snapshot.open(f"{server.url if at == 'http' else 's3://shelf'}/site.wacz")
+
+
+def test_a_bucket_whose_list_of_files_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LISTED", 1 << 18)
+
+    def answer(asked: Asked) -> Answer:
+        return Answer(404) if asked.method == "HEAD" else Answer(body=_page())
+
+    with Origin(answer) as server:
+        aws(monkeypatch, server.url)
+        with pytest.raises(StillwebError, match="lists files on more than 0 MB"):
+            open_store("s3://shelf/site").files()
+
+
+@pytest.mark.parametrize("size", ["", "<Size>1e9</Size>"])
+def test_a_bucket_that_lists_no_files_is_told(monkeypatch: pytest.MonkeyPatch, size: str) -> None:
+    def answer(asked: Asked) -> Answer:
+        return Answer(404) if asked.method == "HEAD" else Answer(body=_page(size))
+
+    with Origin(answer) as server:
+        aws(monkeypatch, server.url)
+        with pytest.raises(DamagedInput, match=r"^s3://shelf/site: the store lists no files there: "):
+            open_store("s3://shelf/site").files()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_no_credentials_follow_a_redirect_of_a_bucket(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    def there(_: Asked) -> Answer:
+        return Answer(headers=[("ETag", '"1"')], body=bytes(1000))
+
+    with Origin(there) as other:
+        elsewhere = [("Location", other.url.replace("127.0.0.1", "localhost") + "/site.wacz")]
+        with Origin(lambda _: Answer(status, headers=elsewhere)) as server:
+            aws(monkeypatch, server.url)
+            with pytest.raises(StillwebError, match=rf"redirects elsewhere \(status {status}\)"):
+                open_store("s3://shelf/site.wacz").files()
+        assert other.asked == []
 
 
 def test_wrong_credentials_are_told(

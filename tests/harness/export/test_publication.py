@@ -416,6 +416,48 @@ def test_a_hostile_manifest_is_refused_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+FILE = {"rfilename": "site.wacz", "size": 5, "blobId": "0" * 40}
+HOSTILE_SETS: dict[str, object] = {
+    "no object": [1],
+    "no JSON": "<html>",
+    "JSON that is nested deeply": "[" * 200_000,
+    "files that are none": {"siblings": [1]},
+    "a name that is a list": {"siblings": [{**FILE, "rfilename": ["site.wacz"]}]},
+    "no size": {"siblings": [{**FILE, "size": None}]},
+    "a size in words": {"siblings": [{**FILE, "size": "five"}]},
+    "a size below nothing": {"siblings": [{**FILE, "size": -5}]},
+    "a digest that is a path": {
+        "siblings": [{**FILE, "lfs": {"sha256": "../x", "size": 5, "pointerSize": 1}}]
+    },
+    "no digest": {"siblings": [{**FILE, "lfs": {"size": 5}}]},
+    "no commit": {"sha": None, "siblings": [FILE]},
+}
+
+
+def test_a_hub_is_asked_for_nothing_but_the_data_set(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client would ask for the environment variables that the hub wants to know of."""
+    with hub("lab/site", {"site.wacz": sealed.read_bytes()}) as stand:
+        use_hub(monkeypatch, stand)
+        pull("hub:lab/site", tmp_path / "out")
+        assert [path for path in stand.asked if "/lab/site" not in path] == []
+
+
+@pytest.mark.parametrize("name", HOSTILE_SETS)
+def test_a_hub_that_lists_no_files_is_told(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = HOSTILE_SETS[name]
+    value = {"id": "lab/site", "sha": "0" * 40, **told} if isinstance(told, dict) else told
+    body = value if isinstance(value, str) else json.dumps(value)
+
+    with Origin(lambda _: Answer(body=body.encode())) as server:
+        use_hub(monkeypatch, Hub("lab/site", "", url=server.url))
+        with pytest.raises(DamagedInput, match=r"^hub:lab/site: the store lists no files there: "):
+            pull("hub:lab/site", tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("place", "words"),
     [

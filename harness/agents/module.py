@@ -39,7 +39,7 @@ from stillweb.harness.agents.attempt import Attempt, AttemptEnded, LimitReached
 from stillweb.harness.agents.command import Allowed, CommandAgent, without_places
 from stillweb.harness.agents.function import COPIED, FunctionAgent
 from stillweb.harness.agents.retrieval import Standing
-from stillweb.harness.agents.tool_event import call_members
+from stillweb.harness.agents.tool_event import MOST_SAID, call_members
 from stillweb.harness.models.tape import CallInProgress
 from stillweb.harness.sandbox.running import Limits, Start, program_folder, run_start
 from stillweb.harness.trace import Event, canonical, digest, hashed_part
@@ -48,7 +48,6 @@ from stillweb.snapshots.shapes import convert
 
 MOST_LINE = 64 << 20  # bytes of one message
 _MOST_CALLS = 1 << 30
-_MOST_SAID = 256 << 20  # bytes of an attempt's notes and of its tool calls' arguments, which its trace holds
 _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
 # seconds after its time in which an agent may tell how its attempt ended, and after that in which its process may end
 GRACE = 5.0
@@ -251,8 +250,8 @@ class _Served:
                     kind = message["kind"]
                     if kind == "tool" or message.get("event") == "evidence":
                         self._said += len(line)
-                    if self._said > _MOST_SAID:
-                        raise ValueError(f"more than {_MOST_SAID >> 20} MB of notes and arguments")
+                    if self._said > MOST_SAID:
+                        raise ValueError(f"more than {MOST_SAID >> 20} MB of notes and arguments")
                     if (kind == "begun") == begun and kind != "played":
                         raise ValueError(f"{kind!r} {'after' if begun else 'before'} the beginning")
                     if begun or kind == "played":

@@ -10,6 +10,7 @@ from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.trace import SURENESS, canonical
 
 Part = dict[str, Any]  # an MCP content part
+MOST_SAID = 256 << 20  # bytes of an attempt's notes and tool calls, which its trace holds
 
 
 def call_members(

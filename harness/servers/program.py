@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from stillweb.harness.agents.tool_event import call_members
+from stillweb.harness.agents.tool_event import MOST_SAID, call_members
 from stillweb.harness.servers.mcp import address_of, make_app
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec
 from stillweb.harness.tools.store import Visit
 from stillweb.harness.tools.toolset import Tool, ToolSession, Toolset
 from stillweb.harness.trace import canonical
-from stillweb.snapshots.errors import MissingCapability
+from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
 T = TypeVar("T")
 
@@ -47,7 +47,8 @@ class AttemptTools:
         self._toolset = toolset
         self._session = session
         self._noted: list[dict[str, Any]] = []
-        self._lacking: MissingCapability | None = None
+        self._said = 0  # bytes of the calls
+        self._failure: StillwebError | None = None
         self._contracts = {spec.name: spec.contract for spec in toolset.specs}
 
     @property
@@ -76,15 +77,19 @@ class AttemptTools:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool and record the call."""
+        if self._said > MOST_SAID:
+            self._failure = UsageError(f"its tool calls take more than {MOST_SAID >> 20} MB")
+            raise self._failure
         begin = time.perf_counter()
         try:
             result = await self._session.call(name, arguments)
         except MissingCapability as error:  # not the program's fault: `calls` raises it again
-            self._lacking = error
+            self._failure = error
             raise
         seconds = time.perf_counter() - begin
         members = call_members(name, self._contracts.get(name), arguments, result, seconds)
         members["aside"]["order"] = len(self._noted) + 1
+        self._said += len(canonical(members))
         self._noted.append(members)
         return result
 
@@ -93,10 +98,11 @@ class AttemptTools:
 
         A program may call several tools at once, in an order that differs from run to run. So calls are sorted by
         tool and arguments; the real order is in `aside`. Calls of tools with state (a browser) come last, in
-        their real order. Raise MissingCapability if a call lacked something on this machine.
+        their real order. Raise MissingCapability if a call lacked something on this machine, UsageError if there
+        were too many.
         """
-        if self._lacking is not None:
-            raise self._lacking
+        if self._failure is not None:
+            raise self._failure
         return sorted(self._noted, key=self._place)
 
     def _place(self, members: dict[str, Any]) -> tuple[bool, str, bytes, int]:

@@ -15,6 +15,7 @@ from stillweb.harness.results.summary import score_run
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
+from stillweb.harness.servers import program
 from stillweb.harness.servers.program import AttemptTools
 from stillweb.harness.servers.replaying import HOSTS, make_hosts
 from stillweb.harness.tools import Toolset, http_hosts
@@ -105,6 +106,32 @@ def test_other_requests_still_go_to_the_gateway(tmp_path: Path, site: Path) -> N
     assert answer is not None
     assert answer["end"] == "answered", answer
     assert [(call["tool"], call["verdict"]) for call in trace.of("tool_call")] == [("http", "exact")]
+
+
+FLOOD = f"""
+import json, os, urllib.request
+fields = {{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}}
+def ask(method, **params):
+    body = json.dumps({{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}}).encode()
+    with urllib.request.urlopen(urllib.request.Request(os.environ["STILLWEB_MCP_URL"], body, fields)) as answer:
+        fields.setdefault("Mcp-Session-Id", answer.headers["Mcp-Session-Id"])
+        return answer.read()
+ask("initialize", protocolVersion="2025-06-18", capabilities={{}}, clientInfo={{"name": "x", "version": "1"}})
+for _ in range(40 if os.environ["STILLWEB_TASK_ID"] == "one" else 1):
+    ask("tools/call", name="fetch", arguments={{"url": {BIRDS!r}, "more": "x" * 100_000}})
+print("7|3900\\n9|3700")
+"""
+
+
+def test_a_program_that_calls_without_an_end_costs_its_own_attempt(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "MOST_SAID", 1 << 20)
+    files = made(tmp_path, site, FLOOD)
+    ends = [read_trace(files.trace_path(name, 1)).last("answer") for name in ("one", "two")]
+    assert [end and end["end"] for end in ends] == ["error", "answered"]
+    assert ends[0] is not None
+    assert "its tool calls take more than 1 MB" in ends[0]["error"]
 
 
 @pytest.mark.slow

@@ -35,9 +35,7 @@ PART = "~"
 ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
 EMPTY: Chosen = ()
-KEPT = (
-    1 << 15
-)  # states of types and parts of requests for which it is remembered what they mean for the answers
+KEPT = 1 << 15  # types and parts of requests for which it is remembered what they mean for the answers
 CARRIED = 1 << 16  # things that folds of live histories keep, some 300 bytes each
 FOLDED = 1 << 18  # events of folded histories, some 100 bytes each, and states of observations that are kept
 SAMPLED = 16  # answers that tell which words are usual
@@ -216,7 +214,8 @@ class Model:
         self._candidates: dict[int, Candidates] = {}
         self._posteriors: dict[int, list[Hypothesis]] = {}
         self._explained: dict[int, dict[Chosen, dict[str, list[Explanation]]]] = {}
-        self._kept_by: dict[tuple[int, str, int | str, str], dict[int, float]] = {}
+        # by request and type or part, of its absence and of the last state that it was in
+        self._kept_by: dict[tuple[int, str, bool], tuple[tuple[int | str, str], dict[int, float]]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._usual: Set[str] | None = None
         self._sent_by: dict[int, dict[str, str]] = {}
@@ -772,12 +771,13 @@ class Model:
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:
         """Return for each answer the chance that it does not change because of how a type or part is now."""
         here = parts.get(t, "") if t.startswith(PART) else past[0].mark(t, past[1])
-        memo = target.event.key, t, here, self._kind(t, past)
-        found = self._kept_by.get(memo)
-        if found is None:
+        state, memo = (here, self._kind(t, past)), (target.event.key, t, bool(here))
+        known, found = self._kept_by.get(memo, (None, {}))
+        if known != state:
             if len(self._kept_by) >= KEPT:
                 self._kept_by.clear()
-            found = self._kept_by[memo] = self._compared(t, target, past, here)
+            found = self._compared(t, target, past, here)
+            self._kept_by[memo] = state, found
         return found
 
     def _compared(

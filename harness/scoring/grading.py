@@ -74,18 +74,23 @@ def own_template(task: Task) -> str | None:
     return own
 
 
-def parse_grade(text: str) -> Grade:
+def parse_grade(text: str, graded: str) -> Grade:
     """Parse the grader's answer; the last `correct:` line counts, if no other one says the opposite.
 
-    Raise GradeError if it is no clear yes or no: of two verdicts one may be a quotation of the graded answer.
+    Raise GradeError if it is no clear yes or no: a verdict may be a quotation of the `graded` answer.
     """
-    verdicts = [found["said"] for found in _CORRECT.finditer(text)]
-    verdict = _VERDICT.match(verdicts[-1]) if verdicts else None
+    lines = [found["said"] for found in _CORRECT.finditer(text)]
+    verdict = _VERDICT.match(lines[-1]) if lines else None
     if verdict is None:
-        shown = " ".join((verdicts[-1] if verdicts else text).split())[:80]
+        shown = " ".join((lines[-1] if lines else text).split())[:80]
         raise GradeError(f"the grader's answer has no line `correct: yes|no`: {shown!r}")
-    if len({found[1].lower() for one in verdicts if (found := _VERDICT.match(one))}) > 1:
+    verdicts = _verdicts(text)
+    if len({*verdicts}) > 1:
         raise GradeError("the grader's answer has lines `correct: yes` and `correct: no`")
+    if len(verdicts) <= _verdicts(_plain(graded)).count(verdicts[0]):
+        raise GradeError(
+            f"each `correct: {verdicts[0]}` in the grader's answer may be quoted from what it graded"
+        )
     confidence = re.search(r"\d+", _field(text, "confidence"))
     return Grade(
         correct=verdict[1].lower() == "yes",
@@ -93,6 +98,15 @@ def parse_grade(text: str) -> Grade:
         reasoning=_field(text, "reasoning"),
         confidence=min(int(confidence[0]), 100) if confidence else None,
     )
+
+
+def _verdicts(text: str) -> list[str]:
+    return [found[1].lower() for line in _CORRECT.finditer(text) if (found := _VERDICT.match(line["said"]))]
+
+
+def _plain(text: str) -> str:
+    """Return a text with letters that look alike (NFKC) as what they imitate, and without those that show nothing."""
+    return "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
 
 
 # What judges write, by line or as JSON: a grader's, the steps' and outputs' of SGI-Bench, and its votes.
@@ -106,10 +120,9 @@ _HEADING = 12  # letters; a shorter one in a prompt ("Question:") stands in hone
 def imitations(graded: str, template: str) -> list[str]:
     """Return a problem for a graded text that holds a judge's verdict, or a heading of the judge's prompt.
 
-    It may be meant to instruct the judge; whether that took it so, its words must show. Letters that look alike
-    (NFKC) or show nothing are read as what they imitate.
+    It may be meant to instruct the judge; whether that took it so, its words must show.
     """
-    plain = "".join(c for c in unicodedata.normalize("NFKC", graded) if unicodedata.category(c) != "Cf")
+    plain = _plain(graded)
     words = " ".join(plain.split()).casefold()
     imitated = [found[0].strip() for found in _JUDGED_RIGHT.finditer(plain)]
     headings = [" ".join(one.split()) for one in re.findall(r"([^\n]*\S)\s*\{\w+\}", template)]
@@ -150,7 +163,8 @@ def grade(
     template: str | None = None,
 ) -> Grade:
     """Ask the judge at temperature 0. Raise GradeError if its answer can't be read."""
-    return parse_grade(ask_grader(judge, model, question, response, correct_answer, template=template))
+    reply = ask_grader(judge, model, question, response, correct_answer, template=template)
+    return parse_grade(reply, response)
 
 
 def ask_grader(

@@ -66,12 +66,12 @@ def score_judged(task: Task, answer: str | None, context: Context) -> Score:
     judge, model = grader_of(task, context)
     question = str(task.meta.get("grading_question") or task.question)
     template = own_template(task) or grader_template()["template"]
+    problems = imitations(answer, template)
     try:
         verdict = grade(judge, model, question, answer, _text(task.reference), template=template)
     except GradeError as error:
-        return score_without_answer(task, "unparsable", str(error), fault="judge")
+        return score_without_answer(task, "unparsable", str(error), fault=None if problems else "judge")
     detail = {"model": model, "grade": verdict.to_json()}
-    problems = imitations(answer, template)
     return Score(
         {"correct": float(verdict.correct)},
         "scored",

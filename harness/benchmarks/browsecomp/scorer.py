@@ -63,19 +63,20 @@ def score_browsecomp(task: Task, answer: str | None, context: Context) -> Score:
     official = official_verdict(reply)
     grade: Grade | None = None
     problems = imitations(answer, template)
+    fault = None if problems else "judge"
     try:
-        grade = parse_grade(reply)
+        grade = parse_grade(reply, answer)
     except GradeError as error:
         if official is None:
-            return score_without_answer(task, "unparsable", str(error), fault="judge")
+            return score_without_answer(task, "unparsable", str(error), fault=fault)
         problems.append(str(error))
     detail = {
         "model": model,
         "prompt": "options.template" if own else official_texts()["version"],
         "grade": grade and grade.to_json(),
     }
-    if grade is None and context.mode == "fixed":
-        detail["fault"] = "judge"
+    if grade is None and context.mode == "fixed" and fault:
+        detail["fault"] = fault
     both = MetricInBothModes(
         float(bool(official)),
         None if grade is None else float(grade.correct),

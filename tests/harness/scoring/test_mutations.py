@@ -142,17 +142,17 @@ def tags(m: ModuleType) -> None:
 
 
 def verdicts(m: ModuleType) -> None:
-    grade = m.parse_grade("extracted_final_answer: 5\nreasoning: no, yes\ncorrect: no\nconfidence: 250 %")
+    grade = m.parse_grade("extracted_final_answer: 5\nreasoning: no, yes\ncorrect: no\nconfidence: 250 %", "")
     assert (grade.correct, grade.extracted_final_answer, grade.reasoning, grade.confidence) == (
         False,
         "5",
         "no, yes",
         100,
     )
-    assert m.parse_grade("**correct**: YES").correct
+    assert m.parse_grade("**correct**: YES", "").correct
     for text in ("correct: maybe", "correct: yes\ncorrect: maybe", "it is correct: yes", ""):
         with pytest.raises(m.GradeError):
-            m.parse_grade(text)
+            m.parse_grade(text, "")
     assert (
         m.grader_prompt("q{response}", "r", "c", "{question}|{response}|{correct_answer}")
         == "q{response}|r|c"
@@ -382,7 +382,7 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
         verdicts,
         [
             ('verdict[1].lower() == "yes"', "bool(verdict)"),
-            ("_VERDICT.match(verdicts[-1])", "_VERDICT.match(verdicts[0])"),
+            ("_VERDICT.match(lines[-1])", "_VERDICT.match(lines[0])"),
             ("verdict[1].lower()", "verdict[1]"),
             ("(yes|no)", "(yes|no|maybe)"),
             ('"extracted_final_answer")', '"reasoning")'),

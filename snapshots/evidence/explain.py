@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from ast import literal_eval
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
 from typing import Any
 from urllib.parse import urlsplit
@@ -35,6 +35,7 @@ from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
 from stillweb.snapshots.words import pluralize
 
+NO_BLOCKS: Mapping[int, tuple[float, str]] = {}
 LEAST = 0.02  # the chance from which something is named
 NAMED = 4  # things that are named at most
 LONG = 60  # characters of the values of an event
@@ -55,8 +56,18 @@ NEVER_VARY = frozenset({"accept-encoding", "cookie", "authorization", "proxy-aut
 _MARKS = (b"&", b",", b"[", b"{", b"\n--")  # before each name or value of a form, JSON or a multipart body
 
 
-def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, answer: int) -> list[str]:
-    """Return why an answer to a request is how likely, after what happened before a place of a history."""
+def grounds(
+    model: Model,
+    key: int,
+    past: tuple[History, int],
+    parts: Parts,
+    answer: int,
+    unlike: Mapping[int, tuple[float, str]] = NO_BLOCKS,
+) -> list[str]:
+    """Return why an answer to a request is how likely, after what happened before a place of a history.
+
+    `unlike` holds by answer the chance and the label of its least likely block.
+    """
     target, (history, place) = model.targets[key], past
     alike = Counter(map(_type, model.kinds))
 
@@ -95,6 +106,11 @@ def grounds(model: Model, key: int, past: tuple[History, int], parts: Parts, ans
         f"the recording does not show whether {told(t)} matters ({_down(chance)})"
         for chance, t in doubts[:NAMED]
     ]
+    chance, label = unlike.get(answer, (1.0, ""))
+    if 1 - chance >= LEAST:
+        found.append(
+            f"other pages show a block, too, which may be another one now: {label[:LONG]} ({_down(1 - chance)})"
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from stillweb.snapshots.cache import Cache
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, as_of, layer_of
 from stillweb.snapshots.contents.failure_lookup import FailureLookup
-from stillweb.snapshots.evidence import SERVED, SURE
+from stillweb.snapshots.evidence import SERVED, SURE, priors
 from stillweb.snapshots.evidence.conditions import (
     DOUBTED,
     MOST,
@@ -179,7 +179,12 @@ class Matcher:
         """Map each capture's place to the label of its session's state before it, as in `Lookup.state`; static files have none."""
         sites = sorted({site_of(c.url) for c in self.snapshot.prefix("")})
         learnt = [one.learnt for one in map(self.evidence, sites) if not one.quiet]
-        targets = ((known, target) for known in learnt for target in known.model.targets.values())
+        targets = (
+            (known, known.model.targets[k])
+            for known in learnt
+            for keys in known.beside.values()
+            for k in keys
+        )
         return {
             known.captures[o.capture].place: o.history.label(o.place)
             for known, t in targets
@@ -392,6 +397,11 @@ class Matcher:
         if at:  # the client named the moment: only answers of it share the chance
             whole = sum(chances.get(one, 0.0) for one in recorded)
             chances = {one: chances.get(one, 0.0) / whole if whole else 1 / len(recorded) for one in recorded}
+        unlike: dict[int, tuple[float, str]] = {}  # by answer, its least likely block
+        for answer, given in recorded.items():
+            if answer in chances and chances[answer] < 1:
+                unlike[answer] = learnt.blocks.least_likely(given[0][1], target.event, then)
+                chances[answer] -= priors.BLOCK * max(0.0, chances[answer] - unlike[answer][0])
         ranked = sorted(((a, c) for a, c in chances.items() if a in recorded), key=lambda pair: -pair[1])
         for answer, chance in ranked:
             given = recorded[answer]
@@ -411,7 +421,7 @@ class Matcher:
             lookup.confidence *= now.worth(capture)
             if chance < 1 and capture.status in PASSING:
                 lookup.confidence = min(lookup.confidence, MOST)
-            why = partial(grounds, learnt.model, target.event.key, then, asked.parts)
+            why = partial(grounds, learnt.model, target.event.key, then, asked.parts, unlike=unlike)
             lookup.grounds = partial(why, answer)
             if lookup.confidence < 1:
                 rivals = [(answer, 0.0, capture)]

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.evidence import priors
 from stillweb.snapshots.evidence.events import REFUSED, SAY, Distinct, Event, History, between
-from stillweb.snapshots.evidence.reductions import REDUCERS, Reducer
+from stillweb.snapshots.evidence.reductions import BY_ANSWERS, REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import PREFIX
 
@@ -31,6 +31,8 @@ Scoped = tuple[str, bool]
 Parts = Mapping[str, str]
 NO_PARTS: Parts = {}
 PART = "~"
+BLOCK = "block"  # the kind of a block of pages, which is learnt like a request
+ADDRESS = "~address"  # of a block, the part that tells which page shows it
 # Stand-ins for a part's value that was never recorded: ANEW for parts that clients draw anew, OTHER for other fields of a client
 ANEW, OTHER = "\0anew", "\0other"
 Chosen = tuple[Scoped, ...]  # sorted
@@ -138,7 +140,7 @@ class Model:
         A moment is a number after that of a longer time, a burst, in which each request overlaps with one before.
         `forgets`: kinds of events that decide nothing. `words` returns those of an answer by its number.
         """
-        self._shown = words
+        self._shown, self._forgets = words, forgets
         self.targets: dict[int, Target] = {}
         self.kinds: dict[str, str] = {}
         self.histories: dict[str, History] = defaultdict(History)
@@ -335,6 +337,8 @@ class Model:
         untested, always = set[str](), set[str]()
         last = {id(o.history): o for o in observations}
         types = {t for o in last.values() for t in o.history.types(o.place)}
+        if target.event.kind == BLOCK:
+            types = {t for t in types if self.kinds[t] != "asset"}
         types.update(part for o in observations for part in o.parts)
         for t in sorted(types):
             names: dict[int | str, int] = {}
@@ -427,6 +431,8 @@ class Model:
             acts = [t for t in types if self.kinds[t] != "sign-in"]
             factor = math.prod(replaced.get(t, 1.0) for t in acts)
             for reduction, share in _ways(acts or types[:1], alike, factor):
+                if target.event.kind == BLOCK and reduction in BY_ANSWERS:
+                    continue
                 fit = self._fit(key, chosen, reduction)
                 others = sum(self._fit(k, chosen, reduction).log for k in siblings)
                 weight = prior + share + priors.OWN * fit.log + priors.POOL * others
@@ -540,6 +546,43 @@ class Model:
                     self._folded_events = len(places)
                 self._folds[memo] = found
         return found
+
+    # Blocks of pages
+
+    def add_block(self, label: str, observations: list[Observation]) -> int:
+        """Add a block that many pages show, to be learnt like a request; return its key. Each of its places is after that of the page."""
+        key = mix(BLOCK, label)
+        self.targets[key] = Target(Event(f"GET {label.replace(' ', '.')} ", BLOCK, key, (), ()), observations)
+        return key
+
+    def block_chance(self, key: int, content: int, page: Event, past: tuple[History, int]) -> float:
+        """Return the chance that a block shows a content on a page that is asked for after a past."""
+        target, address = self.targets[key], {ADDRESS: f"{page.key:x}"}
+        here = [o.answer for o in target.observations if o.parts == address]
+        again = here.count(content) / max(1, len(here))
+        chance = 0.0
+        for events, by_reduction in self._explanations(key).items():
+            for reduction, explanations in by_reduction.items():
+                state = self._state_after(page, past, target.event, events, reduction)
+                for named, weight, fit, _ in explanations:
+                    given = fit.answers.get(_with_parts(state, named, address))
+                    chance += weight * (fit.old * again if given is None else given[content] / given.total())
+        return chance
+
+    def _state_after(
+        self, page: Event, past: tuple[History, int], target: Event, chosen: Chosen, reduction: str
+    ) -> int:
+        """Return the state that a session is in once it has asked for a page."""
+        if not chosen:
+            return 0
+        if page.kind in self._forgets or page.type not in dict(chosen):
+            return self._now(past, target, chosen, reduction)[0]
+        history, place = past
+        folding = Folding(reduction)
+        for p in places_of(history, target, chosen, reduction, 0, place):
+            folding.add(history.events[p])
+        folding.add(page)
+        return folding.state
 
     # Prediction
 

@@ -47,6 +47,7 @@ REPLACES = 0.13  # the share of "last" for several types: that each replaces wha
 SAYS_ALL = 0.7  # that of "last of each" where each has several parameters: it replaces what it said before
 ALIKE = {"last of each": 0.4, "sequence": 0.2, "set": 0.5}  # where all answers to a request are the same
 
+BLOCK = 0.6  # that a page is as wrong as the likeliest of its blocks to be wrong
 NO_GATE = 0.2  # who lacks what all had that were not sent away is let in all the same
 EARLIEST = 0.75  # the first recorded of several answers to sessions that did the same
 SWAPPED = 0.9  # that requests which come in another order than recorded are as concurrent as those were
@@ -107,6 +108,7 @@ PARTS = {
     r"field (accept|content-type|user-agent|sec-ch.*)": 0.08,
     r"field .*": 0.05,
     r"anew .*": 0.02,
+    r"address": 0.5,  # of the page that shows a block
     r"order": 0.15,  # of values of one name
     r"rule (irrelevant|tracking|encoding|json-query|empty-query|model-.*|told-moment|engine-io|jsonp|json-rpc|mutation-id|soap|presigned|tool-call)": 0.002,
     r"rule (cache-buster|timestamp)": 0.001,

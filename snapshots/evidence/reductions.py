@@ -133,3 +133,4 @@ REDUCERS: dict[str, Callable[[], Reducer]] = {
     # the last answer to each request
     "outcome of each": partial(Slots, _done, _outcome, heard=True),
 }
+BY_ANSWERS = ("shown", "outcome", "outcome of each")  # those that depend on what events were answered

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.decompression import TooLarge
 from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.evidence.blocks import Blocks, texts_of
 from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in
 from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching, SessionPast
@@ -31,6 +32,7 @@ from stillweb.snapshots.evidence.parts import (
     spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
+from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.http.static import is_static
 from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
@@ -77,6 +79,7 @@ class SiteModel(NamedTuple):
     beside: Mapping[str, list[int]]  # keys of events by what rules leave of them
     # parts of spelling and fields that tell several answers of a request apart, with the recorded values of each
     spelt: Mapping[str, Mapping[str, Collection[str]]]
+    blocks: Blocks
 
 
 class SiteEvidence:
@@ -204,8 +207,11 @@ class SiteEvidence:
 
     def foresee(self, asked: ModelRequest) -> None:
         """Compute in advance what the model caches for the recorded requests that may answer a request."""
-        for key in self.learnt.beside.get(asked.normal, ()):
-            self.learnt.model.predict(key, (History(), 0), None, asked.parts)
+        learnt, past = self.learnt, (History(), 0)
+        for key in learnt.beside.get(asked.normal, ()):
+            learnt.model.predict(key, past, None, asked.parts)
+            for o in learnt.model.targets[key].observations:
+                learnt.blocks.least_likely(learnt.captures[o.capture], learnt.model.targets[key].event, past)
 
     def _learn(self) -> SiteModel:
         store, socket_messages = self._matcher.snapshot, self._matcher.socket_messages
@@ -263,7 +269,9 @@ class SiteEvidence:
             for parts, own in several:
                 parts.update((n, v) for n, v in own.items() if v and n in differing[normal])
         shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
-        return SiteModel(Model(recorded, self.forgets, shown), captures, damaged, beside, differing)
+        model = Model(recorded, self.forgets, shown)
+        blocks = Blocks(model, captures, self._texts)
+        return SiteModel(model, captures, damaged, beside, differing, blocks)
 
     def spelling(self, request: Request, asked: ModelRequest) -> dict[str, str]:
         """Return the spelling and fields of a live request, as far as recordings of it with several answers differ in them."""
@@ -273,6 +281,15 @@ class SiteEvidence:
     def _spelling(self, request: Request, parts: Parts, *, stored: bool = False) -> dict[str, str]:
         left = reduce_request(request, self._matcher.rules.rules, self._issued(request)[0], stored=stored)
         return spelling_parts(request, left) | field_parts(request, parts)
+
+    def _texts(self, capture: Capture) -> dict[str, str]:
+        """Return the texts of a page by its blocks; none of one that can't be read."""
+        try:
+            response = self._matcher.snapshot.read_start(capture, LIMIT + 1)
+            body = decode(response.body, response.header("content-encoding"), limit=LIMIT)
+        except (DamagedInput, TooLarge, EncodingProblem):
+            return {}
+        return texts_of(body.decode("utf-8", "replace"))
 
     def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
         """Return the words that an answer shows a client; none of one that can't be read."""

@@ -543,6 +543,39 @@ def test_what_always_came_after_a_write_is_not_sure_without_it() -> None:
     assert confidence < SURE
 
 
+def showing(title: str, *members: str) -> Response:
+    """Return a page with a list that other pages of its site have, too."""
+    return html(f"<h1>{title}</h1><ul class=members>{''.join(f'<li>{one}' for one in members)}</ul>")
+
+
+def test_a_page_that_was_recorded_once_is_doubted_after_a_write_that_changed_what_it_shares() -> None:
+    bills, balance, form, text = (get(f"{A}/{path}") for path in ("bills", "balance", "new", "text"))
+    join = post(f"{A}/members", "name=Zoe")
+    matcher = over(
+        (bills, showing("Bills", "Ann")),
+        (form, showing("New", "Ann")),
+        (text, html("<h1>Terms</h1>")),
+        (balance, showing("Balance", "Ann")),
+        (join, redirect("/bills")),
+        (bills, showing("Bills", "Ann", "Zoe")),
+        (balance, showing("Balance", "Ann", "Zoe")),
+    )
+    assert likely(matcher, join, form)[1] < likely(matcher, join, text)[1] - 0.2
+
+
+def test_a_trail_of_pages_seen_is_doubted_where_other_pages_were_seen() -> None:
+    pages = {path: get(f"{A}/wiki?id={path}") for path in ("start", "tea", "milk", "cup")}
+    walk = ["start", "tea", "tea", "milk", "start", "start", "cup", "tea", "milk", "milk"]
+    seen: list[str] = []
+    recorded = []
+    for path in walk:
+        seen = [*(one for one in seen if one != path), path]
+        recorded.append((pages[path], html(f"<h1>{path}</h1><div class=trail>{' - '.join(seen)}</div>")))
+    matcher = over(*recorded)
+    assert told(matcher, *(pages[path] for path in walk)) == [page.body.decode() for _, page in recorded]
+    assert likely(matcher, pages["cup"])[1] < SERVED
+
+
 def test_a_view_that_was_recorded_once_is_doubted_where_a_write_changed_the_others() -> None:
     """However many pages of the site stay as they are."""
     views = [get(f"{A}/shelf?by={by}") for by in ("name", "year", "size", "colour", "owner")]

@@ -1,9 +1,4 @@
-"""Parallel map over all cores, with results in the order of the jobs.
-
-If this process has a single thread, the workers are its forks, which start in a few milliseconds and share
-the jobs. Else they are new interpreters (`stillweb.snapshots._os.processes`), which take some hundred
-milliseconds.
-"""
+"""Parallel map by forks of this process, which start in a few milliseconds, and the messages of all workers."""
 
 from __future__ import annotations
 
@@ -17,8 +12,6 @@ import struct
 from collections.abc import Callable, Generator, Sequence
 from typing import BinaryIO
 
-from stillweb.snapshots.errors import MissingCapability
-
 _SIZE = struct.Struct("<Q")
 
 
@@ -31,34 +24,6 @@ def can_fork() -> bool:
         return len(os.listdir("/proc/self/task")) == 1 and hasattr(os, "fork")
     except OSError:
         return False
-
-
-def run_all(
-    function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
-) -> Generator[bytes | None, None, None]:
-    """Yield the result of each job, or None if its worker failed.
-
-    The caller then runs the failed job itself, and sees the error. `function` must lie in a module. Exhaust
-    or close the generator to end the workers.
-    """
-    if can_fork():
-        return _forked(function, jobs, min(workers, len(jobs)))
-    return _spawned(function, jobs, workers)
-
-
-def _spawned(
-    function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
-) -> Generator[bytes | None, None, None]:
-    from stillweb.snapshots._os.processes import Pool, WorkerDied, WorkerFailed
-
-    with Pool(workers) as pool:
-        waiting = [pool.submit(function, job) for job in jobs]
-        for number, future in enumerate(waiting):
-            try:
-                yield future.result()
-            except (WorkerDied, WorkerFailed, MissingCapability):
-                yield None
-            waiting[number] = None  # type: ignore[call-overload]  # frees the memory of its result
 
 
 class _Child:
@@ -106,9 +71,10 @@ class _Child:
         self.told.close()
 
 
-def _forked(
+def forked(
     function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
 ) -> Generator[bytes | None, None, None]:
+    """Yield the result of each job in their order, or None if its worker failed. The workers are forks of this process."""
     children: list[_Child] = []
     results: dict[int, bytes | None] = {}
     waiting = iter(enumerate(jobs))

@@ -17,11 +17,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, Self, TypeVar, cast
 
-from stillweb.snapshots._os.fork_pool import answer_calls, receive, send
+from stillweb.snapshots._os.fork_pool import answer_calls, can_fork, forked, receive, send
 from stillweb.snapshots.errors import MissingCapability
 
 T = TypeVar("T")
@@ -146,6 +146,35 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def run_all(
+    function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
+) -> Generator[bytes | None, None, None]:
+    """Yield the result of each job, in the order of the jobs, or None if its worker failed.
+
+    If this process has a single thread, the workers are its forks. Else they are new interpreters, which take some
+    hundred milliseconds to start.
+
+    The caller then runs the failed job itself, and sees the error. `function` must lie in a module. Exhaust
+    or close the generator to end the workers.
+    """
+    if can_fork():
+        return forked(function, jobs, min(workers, len(jobs)))
+    return _spawned(function, jobs, workers)
+
+
+def _spawned(
+    function: Callable[[bytes], bytes], jobs: Sequence[bytes], workers: int
+) -> Generator[bytes | None, None, None]:
+    with Pool(workers) as pool:
+        waiting = [pool.submit(function, job) for job in jobs]
+        for number, future in enumerate(waiting):
+            try:
+                yield future.result()
+            except (WorkerDied, WorkerFailed, MissingCapability):
+                yield None
+            waiting[number] = None  # type: ignore[call-overload]  # frees the memory of its result
 
 
 def work() -> None:

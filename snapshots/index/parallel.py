@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from stillweb.snapshots import notes
-from stillweb.snapshots._os.fork_pool import can_fork, run_all
+from stillweb.snapshots._os.fork_pool import can_fork
 from stillweb.snapshots._os.random_access import ByteSource, FileSource, hash_place
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.index.fast_path import SwiftPairs
@@ -64,6 +64,8 @@ def scan_files(
         for name in sorted(archives):
             yield name, _alone(archives[name], name, advance, spill)
         return
+    from stillweb.snapshots._os.processes import run_all  # 15 ms that a small snapshot does not need
+
     size = least // 4  # bytes of a part
     if spill is None:
         size = max(size, total // (EACH * workers))

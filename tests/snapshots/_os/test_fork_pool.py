@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from stillweb.snapshots._os import fork_pool
+from stillweb.snapshots._os import processes
 from tests.support.waiting import STARTS, until
 
 
@@ -27,8 +27,8 @@ def odd(job: bytes) -> bytes:
 @pytest.fixture(params=["forks", "new processes"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "new processes":
-        monkeypatch.setattr(fork_pool, "can_fork", lambda: False)
-    elif threading.active_count() > 1 or not until(fork_pool.can_fork, 10):
+        monkeypatch.setattr(processes, "can_fork", lambda: False)
+    elif threading.active_count() > 1 or not until(processes.can_fork, 10):
         # as a worker of xdist has; the kernel may count one that was joined a moment ago, hence the waiting
         pytest.skip("this process has threads; done in a process without, see below")
     return str(request.param)
@@ -37,14 +37,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.usefixtures("way")
 def test_results_come_in_the_order_of_the_jobs() -> None:
     jobs = [b"%d" % number * (1 + 1000 * (number % 3)) for number in range(40)]
-    assert list(fork_pool.run_all(twice, jobs, 3)) == [job * 2 for job in jobs]
-    assert list(fork_pool.run_all(twice, [], 2)) == []
-    assert list(fork_pool.run_all(twice, [b"x" * (1 << 20)], 4)) == [b"x" * (1 << 21)]
+    assert list(processes.run_all(twice, jobs, 3)) == [job * 2 for job in jobs]
+    assert list(processes.run_all(twice, [], 2)) == []
+    assert list(processes.run_all(twice, [b"x" * (1 << 20)], 4)) == [b"x" * (1 << 21)]
 
 
 def test_what_fails_is_none_and_the_rest_is_done(way: str) -> None:
-    assert list(fork_pool.run_all(odd, [b"a", b"raise", b"b"], 1)) == [b"a", None, b"b"]
-    done = list(fork_pool.run_all(odd, [b"die", b"a", b"die", b"b", b"c"], 2))
+    assert list(processes.run_all(odd, [b"a", b"raise", b"b"], 1)) == [b"a", None, b"b"]
+    done = list(processes.run_all(odd, [b"die", b"a", b"die", b"b", b"c"], 2))
     if way == "forks":  # which are not replaced
         assert [done[0], done[2]] == [None, None]
         assert len(done) == 5
@@ -55,7 +55,7 @@ def test_what_fails_is_none_and_the_rest_is_done(way: str) -> None:
 def test_leaving_early_ends_the_workers(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fork, made = os.fork, list[int]()
     monkeypatch.setattr(os, "fork", lambda: made.append(fork()) or made[-1])
-    results = fork_pool.run_all(twice, [b"a", b"b", b"c"], 2)
+    results = processes.run_all(twice, [b"a", b"b", b"c"], 2)
     assert next(results) == b"aa"
     results.close()
     assert bool(made) == (way == "forks")
@@ -69,7 +69,7 @@ def test_a_process_with_threads_is_not_forked(way: str) -> None:
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        assert not fork_pool.can_fork()
+        assert not processes.can_fork()
     finally:
         done.set()
         thread.join()

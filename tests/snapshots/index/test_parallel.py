@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.snapshots._os import fork_pool
+from stillweb.snapshots._os import processes
 from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
@@ -24,7 +24,7 @@ def many_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(parallel, "FORKED", 100)
     monkeypatch.setattr(parallel, "PIECE", 1)
     if request.param == "new processes":
-        for module in (fork_pool, parallel):
+        for module in (processes, parallel):
             monkeypatch.setattr(module, "can_fork", lambda: False)
 
 

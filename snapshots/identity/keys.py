@@ -21,12 +21,12 @@ from stillweb.snapshots.http.bodies import EMPTY, Body, canonical_body, netstrin
 from stillweb.snapshots.identity.urlkeys import IPV4, PORT, path_prefix, request_urlkey, surt
 from stillweb.snapshots.request import Remembering, Request
 
-VERSION = 2
+VERSION = 3
 
 # Header fields that replace the method.
 METHODS = frozenset(("x-http-method-override", "x-http-method", "x-method-override"))
-# METHODS, and the field that names the operation in a body.
-OVERRIDES = METHODS | {"soapaction"}
+# METHODS, the field that names the operation in a body, and those that say which part of a thing a body is
+OVERRIDES = METHODS | {"soapaction", "content-range", "upload-offset"}
 
 UPGRADE = frozenset(("Upgrade", "upgrade", "UPGRADE"))  # spellings that clients use
 WEBSOCKET = "websocket"

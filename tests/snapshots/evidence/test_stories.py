@@ -210,6 +210,22 @@ def test_a_number_of_another_type_is_not_surely_the_same(recorded: bytes, asked:
     assert told(over((first, html("one"))), second) == [told_of]
 
 
+@pytest.mark.parametrize(
+    ("field", "recorded", "asked"),
+    [
+        ("Content-Range", "bytes 0-4/10", "bytes 0-4/20"),
+        ("Content-Range", "bytes 0-4/10", ""),
+        ("Upload-Offset", "0", "5"),
+    ],
+)
+def test_another_part_of_an_upload_is_another_request(field: str, recorded: str, asked: str) -> None:
+    """The whole was answered as its first part, with confidence .96."""
+    whole = Request("PUT", f"{A}/file", (), b"hello")
+    first, second = (replace(whole, headers=((field, part),) if part else ()) for part in (recorded, asked))
+    assert told(over((first, html("go on"))), second) == ["miss"]
+    assert told(over((first, html("go on"))), first) == ["go on"]
+
+
 @pytest.mark.parametrize("fields", [{}, {"referer": f"{A}/elsewhere"}])
 def test_a_field_that_was_never_recorded_speaks_against_no_answer(fields: dict[str, str]) -> None:
     """Where nothing else tells the answers apart, the confidence says so."""

@@ -81,7 +81,7 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
     data = {name: message + b"\n" for name, message in MESSAGES.items()}
     folder, code = tmp_path_factory.mktemp("forged"), f"DATA = {data!r}\n{FORGER}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_MOST_SAID", MOST)
+        patch.setattr(module, "MOST_SAID", MOST)
         with run(folder, code, "forger:Forger", MESSAGES) as files:
             yield files
 

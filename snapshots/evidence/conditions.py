@@ -12,6 +12,7 @@ from stillweb.snapshots.http.bodies import JSON, spells_numbers_alike
 from stillweb.snapshots.http.preconditions import FITS, UNSURE, judge, preconditions_of
 from stillweb.snapshots.http.spans import RecordedRange, recorded_range_of
 from stillweb.snapshots.identity.cookies import SIGNED_IN
+from stillweb.snapshots.identity.header_fields import fields_of
 from stillweb.snapshots.identity.keys import Key, parse, unpacked_body
 from stillweb.snapshots.identity.rules import RuleSet
 from stillweb.snapshots.request import CONDITIONAL, CONDITIONS, SAFE_METHODS, Headers, Request
@@ -23,6 +24,7 @@ DOUBTED = 0.75  # the confidence of an answer whose condition may have had anoth
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that tell of a moment
 MOST = 0.98  # that such an answer comes again
 CUT = 0.9  # what an answer is worth of which only the first was kept
+VARIED = 0.7  # that an answer with Vary: * is the same for other header fields
 OTHER_TYPE = 0.9  # that a server answers 1.0 as it answered 1
 UNPROVED = 0.98  # that a recorded user who proves a password anew has the recorded one
 
@@ -119,14 +121,21 @@ class LookupState:
         return (self.page or self.followed).session
 
     def worth(self, chosen: Capture) -> float:
-        """Return the factor by which the chance of an answer is less: for a condition, numbers of another type, a password that nothing proves, a cut body."""
+        """Return the factor by which the chance of an answer is less: for a condition, numbers of another type, another client of what varies by anything, a password that nothing proves, a cut body."""
         unproved = any(n.lower() in SIGNED_IN and proves_password(v) for n, v in self.request.headers)
         return min(
             DOUBTED if self.unsure else 1.0,
             CUT if self.peek.cut(chosen) else 1.0,
             OTHER_TYPE if self._has_other_numbers(chosen) else 1.0,
+            VARIED if self._varies_by_anything(chosen) else 1.0,
             UNPROVED if unproved else 1.0,
         )
+
+    def _varies_by_anything(self, chosen: Capture) -> bool:
+        """Return True if an answer says that it varies by anything (RFC 9110, 12.5.5), and the fields of the request are others."""
+        if not any(name == "*" for name, _ in chosen.vary):
+            return False
+        return fields_of(self.peek.fields(chosen)) != fields_of(self.request.headers)
 
     def _has_other_numbers(self, chosen: Capture) -> bool:
         """Return True if the body of the same request has other types of numbers."""

@@ -226,6 +226,15 @@ def test_another_part_of_an_upload_is_another_request(field: str, recorded: str,
     assert told(over((first, html("go on"))), first) == ["go on"]
 
 
+def test_what_varies_by_anything_is_not_sure_for_another_client() -> None:
+    """`Vary: *` says that more than header fields may decide (RFC 9110, 12.5.5): it was sure."""
+    one, two = get(HOME.url, user_agent="one"), get(HOME.url, user_agent="two")
+    answer = html("one")
+    varied = replace(answer, headers=(*answer.headers, ("Vary", "*")))
+    assert told(over((one, varied)), two) == ["one?"]
+    assert told(over((one, varied)), one) == ["one"]
+
+
 @pytest.mark.parametrize("fields", [{}, {"referer": f"{A}/elsewhere"}])
 def test_a_field_that_was_never_recorded_speaks_against_no_answer(fields: dict[str, str]) -> None:
     """Where nothing else tells the answers apart, the confidence says so."""

@@ -143,7 +143,7 @@ class Conversation:
     session: str = "default"
     close: tuple[int, str] | None = None  # the code and reason of a server that closed it
     protocol: str | None = None
-    offered: str | None = None  # the subprotocols that the client offered
+    headers: Headers | None = None  # of the request
     begin: int = 0
     end: int = 0
     events: Sequence[int] = ()
@@ -173,8 +173,8 @@ class Conversation:
             found["close"] = list(self.close)
         if self.protocol is not None:
             found["protocol"] = self.protocol
-        if self.offered is not None:
-            found["offered"] = self.offered
+        if self.headers is not None:
+            found["headers"] = [list(one) for one in self.headers]
         return found
 
 

@@ -20,7 +20,14 @@ from stillweb.proxy.net.addresses import DEFAULT_SESSION, OWN_HOST, host_port, p
 from stillweb.proxy.net.own_pages import page_fields, why_refused
 from stillweb.proxy.net.stream_idle import StreamCounters
 from stillweb.proxy.net.upstream import NONE_THERE, scheme_asked
-from stillweb.proxy.record.archive_writer import SPOOL_BYTES, ArchiveWriter, Draft, EventSpool, Spool
+from stillweb.proxy.record.archive_writer import (
+    SPOOL_BYTES,
+    ArchiveWriter,
+    Draft,
+    EventSpool,
+    Spool,
+    text_headers,
+)
 from stillweb.proxy.record.flows import (
     WANTS_CERTIFICATE,
     FailedRequests,
@@ -46,6 +53,7 @@ from stillweb.proxy.record.mitmproxy_compat.websocket import TOO_LARGE
 from stillweb.proxy.record.redaction import ExchangeRedactor
 from stillweb.snapshots.capture import TIMING, timing_field
 from stillweb.snapshots.identity.packets import Packets
+from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.writer import Writer
 
 POLL_SECONDS = 0.05
@@ -507,7 +515,7 @@ class WebSocketRecord:
     messages: Sequence[WebSocketMessage]
     close: tuple[int, str] | None
     protocol: str | None
-    offered: str  # the subprotocols that the client offered, "" if none
+    headers: Headers  # of the request
 
     @classmethod
     def of(cls, flow: http.HTTPFlow, draft: Draft, end: int) -> WebSocketRecord:
@@ -521,7 +529,7 @@ class WebSocketRecord:
             socket.messages[: len(draft.message_events)],
             (int(socket.close_code or 0), socket.close_reason or "") if closed else None,
             answer.headers.get("Sec-WebSocket-Protocol") if answer is not None else None,
-            flow.request.headers.get("Sec-WebSocket-Protocol", ""),
+            text_headers(flow.request.headers.fields),
         )
 
     def record(self, secrets: ExchangeRedactor | None) -> tuple[str, dict[str, object]]:
@@ -530,7 +538,8 @@ class WebSocketRecord:
         url = public(draft.url, secrets)
         # some put a token there
         protocol = None if self.protocol is None else public(self.protocol, secrets)
-        offered = self.offered if secrets is None else secrets.offer(self.offered)
+        request = Request("GET", draft.url, self.headers)
+        headers = (request if secrets is None else secrets.request(request)).headers
         known = secrets.count if secrets is not None else 0
         messages = self._messages(secrets)
         # it may have occurred before it was known to be a secret
@@ -546,7 +555,7 @@ class WebSocketRecord:
             "events": draft.message_events,
             "times": [round(message.timestamp * 1000) for message in self.messages],
             "left_out": draft.left_out,
-            "offered": offered,
+            "headers": [list(one) for one in headers],
         }
         if self.close is not None:
             code, reason = self.close

@@ -49,10 +49,9 @@ class ExchangeRedactor:
             return self._redactor.request(Request("POST", url, JSON, data)).body
         return self._redactor.response(Response(200, "OK", JSON, data)).body
 
-    def offer(self, value: str) -> str:
-        """Return the subprotocols that a client offers, without their secrets."""
-        ((_, found),) = self._redactor.headers((("Sec-WebSocket-Protocol", value),))
-        return found
+    def request(self, request: Request) -> Request:
+        """Return a request without its secrets."""
+        return self._redactor.request(request)
 
     def failure(self, failure: Failure) -> Failure:
         """Return a failed request without its secrets."""

@@ -8,7 +8,7 @@ import pickle
 import sqlite3
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -239,7 +239,8 @@ class SessionState:
         self.missed: list[MissedRequest] = []  # in the order in which they were answered
         self.faulted: list[str] = []  # verdicts of answers that faults changed, likewise
         self.weight = 0  # of both, in approximate bytes
-        self.sockets: dict[str, int] = {}  # number of web sockets opened so far, by address
+        # number of web sockets opened so far, by the recorded ones that each may be: address, session and event
+        self.sockets = Counter[tuple[tuple[str, str, int], ...]]()
         self.talks: list[Socket] = []  # the open web sockets
         self.named = set[str]()  # ids that clients received over web sockets
         # numbers of tunnels in which a browser aborted TLS, by authority and browser; `again`: those that it
@@ -263,7 +264,7 @@ class SessionState:
     def begin_anew(self, session: Session) -> None:
         """Reset all that decides answers. The request count goes on."""
         self.session, self.polls = session, PollProgress()
-        self.sockets, self.talks, self.named = {}, [], set()
+        self.sockets, self.talks, self.named = Counter(), [], set()
         self.wake_polls()
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -18,11 +19,13 @@ from stillweb.proxy.replay.websocket_player import (
     drawn_sessions,
     found_at,
     message_differences,
+    parts_apart,
     path_ids,
 )
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.explain import MANY
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
+from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.evidence.socket_messages import STRAYED
 from stillweb.snapshots.identity.drawn_ids import DRAWN
 from stillweb.snapshots.identity.equality import LIMIT
@@ -40,6 +43,12 @@ if TYPE_CHECKING:
 
 SILENCE = 0.5  # seconds after a write in which what its answer waits for may still be written
 BREATH = 0.02  # seconds for the client to receive a message before polls on other connections go on
+
+
+def _field_of(part: str) -> str:
+    """Return the name of the header field that holds a part of a request."""
+    kind, name, *_ = part.removeprefix("~").split()
+    return "cookie" if kind == "cookie" else name
 
 
 class SessionSocket:
@@ -67,21 +76,25 @@ class SessionSocket:
             answerer.snapshot, request.url, partial(_given, answerer, state), drawing.named_before
         )
         confidence = 1.0 if found.sure else OTHER_SECRET if found.rule == "redacted" else DRAWN
-        chances = [(chance_of_choice(request, one), one) for one in found.conversations]
-        chosen = max((chance for chance, _ in chances), default=0.0)
-        talks = [one for chance, one in chances if chance == chosen]
+        secrets = state.session.secrets
+        apart = parts_apart(request, secrets.request(request) if secrets else request, found.conversations)
+        chances = [
+            chance_of_choice(request, one) * math.prod([1 - of_part(part) for part in parts])
+            for one, parts in zip(found.conversations, apart, strict=True)
+        ]
+        chosen = max(chances, default=0.0)
+        talks = [one for chance, one in zip(chances, found.conversations, strict=True) if chance == chosen]
         sure = found.sure and chosen == 1.0
         confidence *= chosen
         presumed = answerer.accept == "rule" and confidence >= answerer.min_confidence
         if not chosen or not (sure or presumed):
             return None
-        # pages that draw a session id have different addresses: the first recorded one represents them
-        address = talks[0].url
-        turn = state.sockets.get(address, 0)
-        state.sockets[address] = turn + 1
+        # pages that draw a session id have different addresses
+        known = tuple((one.url, one.session, one.begin) for one in talks)
+        turn = state.sockets[known]
+        state.sockets[known] += 1
         socket_messages = answerer.matcher.socket_messages
         given = partial(_named, answerer, state, {}) if answerer.accept == "rule" else None
-        known = tuple((one.url, one.session, one.begin) for one in talks)
         player = Player(
             answerer.talks.setdefault(known, RecordedConversations(talks)),
             turn,
@@ -95,7 +108,9 @@ class SessionSocket:
             state.session.drawn_ids |= path_ids(player.url, request.url)
         talk = cls(answerer, request, state, player, found.secrets)
         talk.met = fault = answerer.fault_for(request, state)
-        verdict = "exact" if sure else "varies:sec-websocket-protocol" if found.sure else f"rule:{found.rule}"
+        other = apart[found.conversations.index(talks[0])]
+        field = _field_of(other[0]) if other else "sec-websocket-protocol"
+        verdict = "exact" if sure else f"varies:{field}" if found.sure else f"rule:{found.rule}"
         more = talk._count_doubt(confidence)
         if fault is not None:
             if fault.fault.replaces:

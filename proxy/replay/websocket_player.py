@@ -27,6 +27,7 @@ from stillweb.snapshots.capture import Response
 from stillweb.snapshots.evidence.conversations import WRITE, ClientMessages, SocketModel, Turn, message_event
 from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
+from stillweb.snapshots.evidence.parts import Given, cookie_parts, header_parts
 from stillweb.snapshots.evidence.socket_messages import word
 from stillweb.snapshots.http.bodies import JSON, spells_numbers_alike
 from stillweb.snapshots.identity import equality
@@ -51,7 +52,7 @@ from stillweb.snapshots.identity.packets import Packets, Payload, join_packets, 
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import apply_rules, builtin, rules_that_join
 from stillweb.snapshots.identity.spelling import BLANK
-from stillweb.snapshots.request import Request
+from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, surely_drawn, varint
 from stillweb.snapshots.secrets.redact import MASK, mask
 from stillweb.snapshots.yielding import read_json
@@ -89,7 +90,7 @@ class Conversation:
     """One recorded web socket.
 
     `close` is (code, reason) or None. `begin` is the event number of its handshake in `session`, `protocol` the subprotocol
-    that the server chose, `offered` what its client offered (None in older records). `looks` are (steps done, messages so far) at each stored view: messages after a look came by time alone.
+    that the server chose, `headers` the fields of its request (None in older records). `looks` are (steps done, messages so far) at each stored view: messages after a look came by time alone.
     """
 
     url: str
@@ -99,7 +100,12 @@ class Conversation:
     close: tuple[int, str] | None = None
     protocol: str = ""
     looks: tuple[tuple[int, int], ...] = ()
-    offered: str | None = None
+    headers: Headers | None = None
+
+    @cached_property
+    def request(self) -> Request | None:
+        """The request of its handshake; None in older records."""
+        return None if self.headers is None else Request("GET", self.url, self.headers).remembering()
 
     @cached_property
     def counts(self) -> Mapping[Spot, MessageCount]:
@@ -182,7 +188,7 @@ def _read(value: Mapping[str, Any]) -> Conversation:
         (int(close[0]), str(close[1])) if close else None,
         protocol,
         tuple((operator.index(steps), bisect_left(ends, operator.index(at))) for steps, at in looks),
-        str(value["offered"]) if "offered" in value else None,
+        tuple((str(name), str(one)) for name, one in value["headers"]) if "headers" in value else None,
     )
 
 
@@ -1377,11 +1383,37 @@ def chance_of_choice(request: Request, recorded: Conversation) -> float:
     if known and known not in offered:
         return 0.0
     before = offered[: offered.index(known)] if known else offered
-    if recorded.offered is None:  # an older record, or another tool's
+    if recorded.request is None:  # an older record, or another tool's
         return 1.0 if offered in ([], [known]) else UNTOLD_OFFER
-    then = _subprotocols(PSEUDONYM_TEXT.sub(MASK, recorded.offered))
+    then = _subprotocols(mask(recorded.request).combined("sec-websocket-protocol"))
     passed = then[: then.index(known)] if known in then else then
     return 1.0 if {*before} <= {*passed} and {*offered} <= {*then} else OTHER_OFFER
+
+
+def parts_apart(request: Request, known: Request, recorded: Sequence[Conversation]) -> list[list[str]]:
+    """Return for each of the sockets recorded at an address the parts of a client's request that are other ones there: fields and cookies.
+
+    `known` is the request with the pseudonyms of the secrets that are known of the client. Of another secret nothing is known where
+    only one was recorded: it may be the client's own.
+    """
+    asked, hidden = _parts_of(known), _parts_of(mask(request))
+    then = [{} if one.request is None else _parts_of(one.request) for one in recorded]
+    found = []
+    for one, parts in zip(recorded, then, strict=True):
+        masked = {} if one.request is None else _parts_of(mask(one.request))
+        differ = [] if one.request is None else sorted(parts.keys() | asked.keys())
+        found.append([
+            part
+            for part in differ
+            if parts.get(part) != asked.get(part)
+            and (masked.get(part) != hidden.get(part) or len({other.get(part) for other in then}) > 1)
+        ])  # fmt: skip
+    return found
+
+
+def _parts_of(request: Request) -> dict[str, str]:
+    found = header_parts(request, ()) | cookie_parts(request, Given())
+    return {part: value for part, value in found.items() if "sec-websocket-" not in part}
 
 
 def handshake(request: Request, protocol: str) -> bytes:

@@ -209,7 +209,6 @@ def _conversation(flow: dict[str, Any]) -> tuple[datetime, datetime, Conversatio
     code = socket.get("close_code")
     closed = socket.get("closed_by_client") is False and code is not None
     chosen = next((v for n, v in _headers(flow["response"]) if n.lower() == "sec-websocket-protocol"), None)
-    offered = [v for n, v in _headers(flow["request"]) if n.lower() == "sec-websocket-protocol"]
     one = Conversation(
         _url(flow["request"]),
         messages,
@@ -218,7 +217,7 @@ def _conversation(flow: dict[str, Any]) -> tuple[datetime, datetime, Conversatio
         _session(flow),
         (int(code), _text(socket.get("close_reason") or "")) if closed else None,
         chosen,
-        ", ".join(offered) or None,
+        _headers(flow["request"]),
     )
     ended = max([begun.timestamp(), float(socket.get("timestamp_end") or 0), *times])
     return begun, _time(ended), one

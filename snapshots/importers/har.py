@@ -267,14 +267,13 @@ def _conversation(entry: dict[str, Any], started: datetime) -> Conversation | No
             at = started.timestamp()
         times.append(at / 1000 if at > _IN_SECONDS else at)
     chosen = next((v for n, v in _headers(entry["response"]) if n.lower() == "sec-websocket-protocol"), None)
-    offered = [v for n, v in _headers(entry["request"]) if n.lower() == "sec-websocket-protocol"]
     return Conversation(
         _address(entry["request"]),
         passed,
         times,
         started,
         protocol=chosen,
-        offered=", ".join(offered) or None,
+        headers=_headers(entry["request"]) or None,
         left_out=left_out,
     )
 

@@ -149,7 +149,8 @@ def test_the_subprotocols_that_a_client_offers_are_kept_but_for_their_secrets(
     offer = ["realtime", f"openai-insecure-api-key.{SECRET}"]
     _, record = talked(lab, tmp_path / "s", "/", serve, offer)
     assert record["protocol"] == "realtime"
-    assert record["offered"].startswith("realtime, openai-insecure-api-key.stillweb-secret-")
+    offered = dict(record["headers"])["Sec-WebSocket-Protocol"]
+    assert offered.startswith("realtime, openai-insecure-api-key.stillweb-secret-")
     assert SECRET.encode() not in raw_bytes(tmp_path / "s")
 
 

@@ -35,6 +35,7 @@ from stillweb.proxy.replay.websocket_player import (
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.evidence import SERVED, SURE
 from stillweb.snapshots.evidence.matcher import Matcher
+from stillweb.snapshots.request import Headers
 from stillweb.snapshots.request import Request as Asked
 from stillweb.snapshots.secrets.redact import PREFIX, Redactor
 from stillweb.snapshots.snapshot import Snapshot
@@ -42,6 +43,7 @@ from stillweb.snapshots.writer import Writer
 from tests.support.waiting import HANG, until
 
 HOST = "h.example"
+KEYS = ("q7Xf29LmZ4tRb81KcW0vYd6N", "w8rT5yU1oPsB7QcDq9xT2vLm")
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 OWN = ("0b0e2a0c-98a4-4c0f-9d9f-6d0b1a2c3d4e", "1c1f3b1d-a9b5-4d1a-8eae-7e1c2b3d4e5f")
 GIVEN = "2d204c2e-bac6-4e2b-9fbf-8f2d3c4e5f60"
@@ -560,7 +562,8 @@ def test_a_subprotocol_that_holds_a_key_is_chosen_again(offered: str, chosen: st
 def test_a_socket_is_another_one_where_another_subprotocol_may_be_chosen(
     tmp_path: Path, recorded: tuple[str, str | None], offered: str, verdict: str
 ) -> None:
-    path = recorded_bytes(tmp_path / "s", recorded[0], ("server", "hello"), offered=recorded[1])
+    headers = None if recorded[1] is None else (("Sec-WebSocket-Protocol", recorded[1]),)
+    path = recorded_bytes(tmp_path / "s", recorded[0], ("server", "hello"), headers=headers)
     fields = {"Sec-WebSocket-Protocol": offered} if offered else {}
     status, entries = shaken(path, "/ws", fields)
     assert (status, [entry["verdict"] for entry in entries]) == (
@@ -571,13 +574,62 @@ def test_a_socket_is_another_one_where_another_subprotocol_may_be_chosen(
 
 def test_each_offer_of_subprotocols_has_its_own_socket(tmp_path: Path) -> None:
     for chosen, other in ("ab", "ba"):
-        path = recorded_bytes(
-            tmp_path / "s", chosen, ("server", f"in {chosen}"), offered=f"{chosen}, {other}", session=chosen
-        )
+        headers = (("Sec-WebSocket-Protocol", f"{chosen}, {other}"),)
+        said = ("server", f"in {chosen}")
+        path = recorded_bytes(tmp_path / "s", chosen, said, headers=headers, session=chosen)
     with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway:
         for first, second in ("ba", "ab"):
             with spoken(gateway, HOST, "/ws", (first, second)) as (peer, client):
                 assert hear(peer, client) == f"in {first}"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "verdict"),
+    [
+        ({"Cookie": "theme=dark"}, {"Cookie": "theme=dark"}, "exact"),
+        ({"Cookie": "theme=dark"}, {"Cookie": "theme=light"}, "varies:cookie"),
+        ({"Cookie": "theme=dark"}, {}, "varies:cookie"),
+        ({}, {"Cookie": "_ga=GA1.1.7"}, "exact"),  # a tracker's
+        ({"Accept-Language": "de"}, {"Accept-Language": "en"}, "varies:accept-language"),
+        ({"User-Agent": "a"}, {"User-Agent": "b"}, "exact"),
+        ({"Authorization": f"Bearer {KEYS[0]}"}, {"Authorization": f"Bearer {KEYS[1]}"}, "exact"),
+    ],
+)
+def test_a_socket_of_another_cookie_or_language_is_not_sure(
+    tmp_path: Path, recorded: dict[str, str], asked: dict[str, str], verdict: str
+) -> None:
+    path = recorded_bytes(tmp_path / "s", "", ("server", "hello"), headers=tuple(recorded.items()))
+    status, entries = shaken(path, "/ws", asked)
+    assert (status, entries[0]["verdict"]) == (b"101", verdict)
+    assert entries[0].get("ambiguous", False) == (verdict != "exact")
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("Cookie", [f"sid={key}" for key in KEYS]),
+        ("Authorization", [f"Bearer {key}" for key in KEYS]),
+        ("Accept-Language", ["de", "en"]),
+    ],
+)
+def test_each_client_has_its_own_socket(tmp_path: Path, field: str, values: list[str]) -> None:
+    fields = [(field, value) for value in values]
+    for name, one in zip("ab", fields, strict=True):
+        path = recorded_bytes(tmp_path / "s", "", ("server", f"hello {name}"), headers=(one,), session=name)
+    with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway:
+        for name, one in (("b", fields[1]), ("a", fields[0])):
+            with spoken(gateway, HOST, "/ws", headers=(one,)) as (peer, client):
+                assert hear(peer, client) == f"hello {name}"
+
+
+def test_a_clients_second_socket_is_the_second_of_those_that_had_its_cookies(tmp_path: Path) -> None:
+    for name, theme in (("a", "dark"), ("b", "light"), ("c", "light")):
+        said, fields = ("server", f"hello {name}"), (("Cookie", f"theme={theme}"),)
+        path = recorded_bytes(tmp_path / "s", "", said, headers=fields, session=name)
+    with Snapshot.open(path) as snapshot, Gateway(snapshot) as gateway:
+        for name, theme in (("a", "dark"), ("b", "light"), ("c", "light")):
+            with spoken(gateway, HOST, "/ws", headers=(("Cookie", f"theme={theme}"),)) as (peer, client):
+                assert hear(peer, client) == f"hello {name}"
 
 
 def test_no_secret_at_all_is_not_another_secret(tmp_path: Path) -> None:
@@ -633,14 +685,16 @@ def opened(
 
 @contextmanager
 def spoken(
-    gateway: Gateway, host: str, target: str, protocols: tuple[str, ...] = ()
+    gateway: Gateway, host: str, target: str, protocols: tuple[str, ...] = (), headers: Headers = ()
 ) -> Iterator[tuple[socket.socket, wsproto.WSConnection]]:
     """A client of a socket that is open."""
     with socket.create_connection(("127.0.0.1", gateway.port), timeout=HANG) as peer:
         peer.sendall(f"CONNECT {host}:80 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         assert b" 200 " in peer.recv(4096)
         client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        peer.sendall(client.send(Request(host=host, target=target, subprotocols=list(protocols))))
+        fields = [(name.encode(), value.encode()) for name, value in headers]
+        request = Request(host=host, target=target, subprotocols=list(protocols), extra_headers=fields)
+        peer.sendall(client.send(request))
         while not any(isinstance(event, AcceptConnection) for event in client.events()):
             client.receive_data(peer.recv(4096))
         yield peer, client
@@ -811,7 +865,11 @@ def test_a_message_without_an_end_ends_its_socket(
 
 
 def recorded_bytes(
-    path: Path, protocol: str, *said: tuple[str, str | bytes], offered: str | None = None, session: str = "s"
+    path: Path,
+    protocol: str,
+    *said: tuple[str, str | bytes],
+    headers: Headers | None = None,
+    session: str = "s",
 ) -> Path:
     """A snapshot of a socket on which messages of bytes were said."""
     messages = [
@@ -822,8 +880,8 @@ def recorded_bytes(
     ]
     with Writer.open(path) as writer:
         content = {"url": f"http://{HOST}/ws", "session": session, "begin": writer.event(session), "messages": messages, "protocol": protocol}  # fmt: skip
-        if offered is not None:
-            content["offered"] = offered
+        if headers is not None:
+            content["headers"] = [*map(list, headers)]
         writer.metadata(f"http://{HOST}/ws", content)
     return path
 

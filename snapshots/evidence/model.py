@@ -32,6 +32,7 @@ Parts = Mapping[str, str]
 NO_PARTS: Parts = {}
 PART = "~"
 BLOCK = "block"  # the kind of a block of pages, which is learnt like a request
+UNLIKELY = 0.005  # the probability of what explains a block below which it is left out
 ADDRESS = "~address"  # of a block, the part that tells which page shows it
 # Stand-ins for a part's value that was never recorded: ANEW for parts that clients draw anew, OTHER for other fields of a client
 ANEW, OTHER = "\0anew", "\0other"
@@ -560,14 +561,17 @@ class Model:
         target, address = self.targets[key], {ADDRESS: f"{page.key:x}"}
         here = [o.answer for o in target.observations if o.parts == address]
         again = here.count(content) / max(1, len(here))
-        chance = 0.0
+        chance = whole = 0.0
         for events, by_reduction in self._explanations(key).items():
             for reduction, explanations in by_reduction.items():
+                if sum(one.probability for one in explanations) < UNLIKELY:
+                    continue
                 state = self._state_after(page, past, target.event, events, reduction)
                 for named, weight, fit, _ in explanations:
                     given = fit.answers.get(_with_parts(state, named, address))
+                    whole += weight
                     chance += weight * (fit.old * again if given is None else given[content] / given.total())
-        return chance
+        return chance / whole if whole else 1.0
 
     def _state_after(
         self, page: Event, past: tuple[History, int], target: Event, chosen: Chosen, reduction: str

@@ -444,7 +444,7 @@ class Model:
             return best
 
         best, front = weigh(EMPTY), [EMPTY]
-        for _ in range(priors.MAX_TYPES):
+        for _ in range(priors.BLOCK_TYPES if target.event.kind == BLOCK else priors.MAX_TYPES):
             wider = {
                 tuple(sorted((*s, one))) for s in front for one in log_yes if one[0] not in {n for n, _ in s}
             }

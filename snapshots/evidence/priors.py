@@ -75,7 +75,7 @@ BESIDE = 1 / OWN_PATH
 SCOPED = {True: 0.8, False: 0.5}
 
 # Bounds of the search
-MAX_TYPES = 4  # types in S
+MAX_TYPES, BLOCK_TYPES = 4, 3  # types in S, of a request and of a block
 BEAM = 30  # sets kept a round
 CUT = 8.0  # log posterior below the best that is dropped
 CANDIDATES = 12

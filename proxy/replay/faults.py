@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from http.client import responses
+from http import HTTPStatus
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
 
@@ -51,6 +51,10 @@ _CAPTCHA = """<!doctype html>
 <form method="post"><label>Letters in the picture <input name="captcha" autocomplete="off"></label>
 <button>Continue</button></form></body></html>
 """
+
+
+def _reason(status: int) -> str:
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Fault"
 
 
 class Delay(Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,7 +164,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=
         """Return the response that stands in for the recorded one; None for a fault that changes the recorded one."""
         media, fields = "text/plain; charset=utf-8", Headers()
         if self.status is not None:
-            status, text = self.status, f"{self.status} {responses.get(self.status, 'Fault')}\n"
+            status, text = self.status, f"{self.status} {_reason(self.status)}\n"
             fields = () if self.retry_after is None else (("Retry-After", str(self.retry_after)),)
         elif self.login is True:
             status, text = 401, "Your session has expired. Sign in again.\n"
@@ -175,7 +179,7 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=
         body = text.encode()
         size = ("Content-Length", str(len(body)))
         fields = (("Content-Type", media), size, ("Cache-Control", "no-store"), *fields)
-        return Response(status, responses.get(status, "Fault"), fields, body)
+        return Response(status, _reason(status), fields, body)
 
 
 @dataclass(frozen=True, slots=True)

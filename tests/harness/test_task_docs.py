@@ -207,14 +207,14 @@ def test_the_script_of_the_page_is_played_and_every_filter_is_named(tmp_path):
 
 
 def test_every_member_of_a_model_s_file_and_every_option_of_a_run_that_limits_is_described():
-    from stillweb.harness.agents.openai import _TYPES, OpenAIAgent
+    from stillweb.harness.agents.openai import OpenAIAgent
     from stillweb.harness.commands.run import command
     from stillweb.harness.commands.score import command as scoring
 
     page = (DOCS / "runs.md").read_text()
     block = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1]
     members = yaml.safe_load(block)
-    assert set(members) == {"agent", *_TYPES}
+    assert set(members) == {"agent", *(one.name for one in fields(OpenAIAgent) if one.init)}
     OpenAIAgent.from_options({name: value for name, value in members.items() if name != "agent"}, "runs.md")
     options = {word for option in command.params for word in option.opts if word.startswith("--")}
     again = {word for option in scoring.params for word in option.opts}

@@ -35,6 +35,14 @@ def whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
+def text_of(data: bytes) -> str:
+    """Return bytes as text, by Latin-1 if they are not UTF-8: to replace each that is wrong takes seconds for a large file."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
 def texts_in(value: Any) -> Iterator[str]:
     """Yield the texts in a JSON value, in order, without the names of members."""
     if isinstance(value, str):

@@ -13,6 +13,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product, repeat
@@ -579,12 +580,10 @@ class Model:
         """Return the state that a session is in once it has asked for a page."""
         if not chosen:
             return 0
+        folding = self._now(past, target, chosen, reduction)
         if page.kind in self._forgets or page.type not in dict(chosen):
-            return self._now(past, target, chosen, reduction)[0]
-        history, place = past
-        folding = Folding(reduction)
-        for p in places_of(history, target, chosen, reduction, 0, place):
-            folding.add(history.events[p])
+            return folding.state
+        folding = folding.copy()
         folding.add(page)
         return folding.state
 
@@ -630,8 +629,8 @@ class Model:
             for reduction, explanations in by_reduction.items():
                 state, trust = 0, right
                 if events:
-                    state, trust = self._now(past, target.event, events, reduction)
-                    trust = min(trust, right)
+                    folding = self._now(past, target.event, events, reduction)
+                    state, trust = folding.state, min(folding.reducer.trust, right)
                 for named, weight, fit, grouped in explanations:
                     if named:
                         telling = min([_TELLING.get(parts.get(name, ""), 1.0) for name in named])
@@ -672,10 +671,8 @@ class Model:
             chances |= {answer: alike * share for answer, share in very.items()}
         return {answer: min(1.0, chance) for answer, chance in chances.items()}  # sums of floats
 
-    def _now(
-        self, past: tuple[History, int], target: Event, chosen: Chosen, reduction: str
-    ) -> tuple[int, float]:
-        """Return the state that a session is in, and how far it is to be trusted; its fold is carried on from request to request."""
+    def _now(self, past: tuple[History, int], target: Event, chosen: Chosen, reduction: str) -> Folding:
+        """Return the fold of what a session did, which is carried on from request to request."""
         history, place = past
         memo = chosen, reduction, target.key if _own(chosen, reduction) else 0
         carried = self._carried.setdefault(history, {})
@@ -696,7 +693,7 @@ class Model:
             if self._carried_things > CARRIED:
                 self._carried.clear()
                 self._carried_things = 0
-        return folding.state, folding.reducer.trust
+        return folding
 
     def _explanations(self, key: int) -> Mapping[Chosen, Mapping[str, list[Explanation]]]:
         """Return the hypotheses over types of a recorded request, by the types of events and the reduction."""
@@ -1064,6 +1061,12 @@ class Folding:
     def __init__(self, reduction: str) -> None:
         self.reducer: Reducer = REDUCERS[reduction]()
         self.place, self._who = 0, 0
+
+    def copy(self) -> Folding:
+        """Return a fold that goes on by itself."""
+        other = copy(self)
+        other.reducer = copy(self.reducer)
+        return other
 
     @property
     def state(self) -> int:

@@ -64,6 +64,11 @@ class Slots:
         self._slots: dict[object, int] = {}
         self.state, self.trust = 0, 1.0
 
+    def __copy__(self) -> Slots:
+        other = Slots(self._of, self._said, heard=self._heard, resets=self._resets)
+        other._slots, other.state, other.trust = self._slots.copy(), self.state, self.trust
+        return other
+
     def __len__(self) -> int:
         return len(self._slots)
 
@@ -88,6 +93,11 @@ class MostRecentFirst:
     def __init__(self) -> None:
         self._recent: dict[int, None] = {}
         self.state, self.trust = 0, 1.0
+
+    def __copy__(self) -> MostRecentFirst:
+        other = MostRecentFirst()
+        other._recent, other.state = self._recent.copy(), self.state
+        return other
 
     def __len__(self) -> int:
         return len(self._recent)

@@ -35,7 +35,7 @@ def whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def text_of(data: bytes) -> str:
+def as_text(data: bytes) -> str:
     """Return bytes as text, by Latin-1 if they are not UTF-8: to replace each that is wrong takes seconds for a large file."""
     try:
         return data.decode()

@@ -1397,17 +1397,17 @@ def parts_apart(request: Request, known: Request, recorded: Sequence[Conversatio
     only one was recorded: it may be the client's own.
     """
     asked, hidden = _parts_of(known), _parts_of(mask(request))
-    then = [{} if one.request is None else _parts_of(one.request) for one in recorded]
+    then = [asked if one.request is None else _parts_of(one.request) for one in recorded]
+    several = {
+        part for part in asked.keys() | {p for t in then for p in t} if len({t.get(part) for t in then}) > 1
+    }
     found = []
     for one, parts in zip(recorded, then, strict=True):
-        masked = {} if one.request is None else _parts_of(mask(one.request))
-        differ = [] if one.request is None else sorted(parts.keys() | asked.keys())
-        found.append([
-            part
-            for part in differ
-            if parts.get(part) != asked.get(part)
-            and (masked.get(part) != hidden.get(part) or len({other.get(part) for other in then}) > 1)
-        ])  # fmt: skip
+        differ = sorted(part for part in parts.keys() | asked.keys() if parts.get(part) != asked.get(part))
+        if one.request is not None and not several.issuperset(differ):
+            masked = _parts_of(mask(one.request))
+            differ = [part for part in differ if part in several or masked.get(part) != hidden.get(part)]
+        found.append(differ)
     return found
 
 

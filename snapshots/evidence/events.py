@@ -23,7 +23,7 @@ from stillweb.snapshots.identity.keys import ParsedRequest, is_plain, mix, parse
 from stillweb.snapshots.identity.operations import operations_of
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.secrets.redact import PREFIX
-from stillweb.snapshots.words import text_of, whole_number
+from stillweb.snapshots.words import as_text, whole_number
 from stillweb.snapshots.yielding import free, write_json
 
 IDS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+")
@@ -247,9 +247,9 @@ def _parameters(parsed: ParsedRequest) -> list[tuple[str, str]]:
     found = [(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs]
     body = parsed.body
     if body.kind == FORM:
-        found += [(text_of(p.name), text_of(p.value)) for p in body.value]
+        found += [(as_text(p.name), as_text(p.value)) for p in body.value]
     elif body.kind == MULTIPART:
-        found += [(p.name, text_of(p.content)) for p in body.value]
+        found += [(p.name, as_text(p.content)) for p in body.value]
     elif body.kind == JSON:
         found += (pair for pair in flat("", body.value, body.size) if pair[0] != "query")
     elif body.value:

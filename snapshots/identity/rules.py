@@ -43,7 +43,7 @@ from stillweb.snapshots.request import Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, drawn, looks_random
 from stillweb.snapshots.secrets.redact import MASK, mask, mask_pseudonyms
 from stillweb.snapshots.shapes import convert
-from stillweb.snapshots.words import text_of
+from stillweb.snapshots.words import as_text
 
 PLACES = ("query", "form", "json", "part", "path", "segments")
 
@@ -298,7 +298,7 @@ def _text(value: str | bytes) -> str:
             return value
         # of a trace or a HAR, with half a surrogate pair at worst
         value = unquote_to_bytes(value.encode("utf-8", "surrogatepass"))
-    return text_of(value)
+    return as_text(value)
 
 
 def _edit(parsed: ParsedRequest, drop: Iterable[Field], blank: Iterable[Field]) -> ParsedRequest:

@@ -296,7 +296,6 @@ def test_an_archive_with_the_name_of_a_hidden_file_is_cut(tmp_path: Path, name: 
 
 @pytest.mark.parametrize("way", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_of_a_name_that_stands_twice_the_last_file_counts_and_it_is_told(tmp_path: Path, way: int) -> None:
-    """Whether it is opened, cut or verified; also where the files are unpacked into the cache."""
     address, path = "http://example.test/", tmp_path / "twice.wacz"
     with zipfile.ZipFile(path, "w", way) as out:
         for text in ("first", "second"):

@@ -623,7 +623,7 @@ class Player:
         self.ambiguous = False
         self._recorded = recorded
         self.long = sum(len(one.messages) for one in self._known) > LONG
-        self._client_messages = ClientMessages()
+        self._client_messages = ClientMessages(max((len(one.messages) for one in self._known), default=0))
         self._most = most
         self.protocol = own.recorded.protocol
         self.url = own.recorded.url

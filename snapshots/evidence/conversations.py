@@ -51,8 +51,10 @@ def message_event(text: str) -> Event:
 class ClientMessages:
     """The messages of one client so far. The order of those between two answers of the server does not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorded: int) -> None:
+        """Start without messages; `recorded` is the number of those in the longest recorded conversation."""
         self._history = History()
+        self._recorded = recorded
         self._turn: list[Event] = []
         self._answered = False
 
@@ -61,6 +63,7 @@ class ClientMessages:
         if self._answered and event is not WRITE:
             for one in _in_order(self._turn) or [NOTHING]:
                 self._history.add(one)
+            self._history = self._history.trimmed(self._recorded)
             self._turn, self._answered = [], False
         if recorded:
             self._turn.append(event)

@@ -48,6 +48,7 @@ _DOING = _SIGNING | set(
 MASK = (1 << 64) - 1
 MOST = 256  # numbers of a path and parameters of an event that are kept by name and value
 LONG = 1024  # characters of a text that an event keeps
+LIVED = 4096  # events of a session that are kept, however few were recorded
 COMPARED = 4  # events of a request, the last ones, among which an equal one is looked for
 SAY = "SAY"  # the method of messages over a web socket
 REFUSED = " refused"  # ends the type of a write that was refused
@@ -281,7 +282,7 @@ Distinct = dict[int, tuple[Event, int]]
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number.
 
-    A session may stay and repeat itself: each event takes 40 bytes beside its own, which equal ones share.
+    Each event takes 40 bytes beside its own, which equal ones share; a session that stays for hours is `trimmed`.
     """
 
     __slots__ = (
@@ -364,6 +365,18 @@ class History:
             self._keys[event.key].pop()
             if self.doubts and self.doubts[-1] == len(self.events):
                 self.doubts.pop()
+
+    def trimmed(self, recorded: int) -> History:
+        """Return the history itself while it is short, else a new one of half as many events; `recorded` were the most that a recorded one may have.
+
+        Of each type the last events are kept, so that rare types lose none; of a type that happened once, writes before reads.
+        """
+        most = max(LIVED, 2 * recorded)
+        if len(self.events) <= most:
+            return self
+        later = {p: n for places in self._places.values() for n, p in enumerate(reversed(places))}
+        kept = sorted(later, key=lambda p: (later[p], self.events[p].safe, -p))[: most // 2]
+        return History(self.events[p] for p in sorted(kept))
 
     def types(self, place: int) -> Iterator[str]:
         """Yield the types that happened before `place`."""

@@ -199,11 +199,15 @@ class SiteEvidence:
         return self._learnt is not None
 
     def note(self, past: SessionPast, event: Event) -> None:
-        """Append an event to a session's history."""
+        """Append an event to a session's history, and forget old ones of a session that stays."""
         if self._learnt is not None:
             self._learnt.model.happen(past.history, event)
         else:
             past.history.add(event)
+        trimmed = past.history.trimmed(self.size)
+        if trimmed is not past.history:
+            past.history = trimmed
+            past.last = {key: answer for key, answer in past.last.items() if trimmed.asked(key)}
 
     def foresee(self, asked: ModelRequest) -> None:
         """Compute in advance what the model caches for the recorded requests that may answer a request."""

@@ -10,6 +10,7 @@ import base64
 import copy
 import gzip
 import json
+import pickle
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -1564,3 +1565,24 @@ def test_a_page_of_a_thing_is_not_served_as_it_was_before_the_thing_was_changed(
     assert told(recorded, HOME, thing) == ["home", text]
     assert told(recorded, HOME, change, thing) == ["home", "", "miss"]
     assert told(recorded, HOME, change, HOME, other)[-1] == "We sell.?"
+
+
+def test_a_session_that_stays_takes_no_more_memory_and_remembers_what_it_did_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stillweb.snapshots.evidence.events.LIVED", 64)
+    sign_in, poll, page = post(f"{A}/login", "user=ann"), post(f"{A}/poll", "since=1"), get(f"{A}/me")
+    recorded = over(
+        (page, html("who?")), (sign_in, redirect("/me")), (page, html("ann")), (poll, plain("none")), (page, html("ann"))
+    )  # fmt: skip
+    session, sizes = recorded.session("replay"), []
+    for number in range(400):
+        request = sign_in if number == 5 else poll if number % 2 else post(f"{A}/draft", f"text={number}")
+        lookup = recorded.lookup(request, session)
+        session.answered(lookup)
+        if number % 50 == 49:
+            sizes.append(len(pickle.dumps(session)))
+    assert max(sizes[3:]) < 1.2 * max(sizes[:3])
+    lookup = recorded.lookup(page, session, min_confidence=0.0)
+    assert lookup.capture
+    assert recorded.snapshot.read(lookup.capture).body == b"ann"

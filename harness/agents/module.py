@@ -27,6 +27,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 import weakref
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,13 @@ _MOST_ERRORS = 4000  # characters of standard error shown when the process fails
 GRACE = 5.0
 _BEGINS = 120.0  # seconds in which the process must have imported the agent
 _ENDS = {"answered", "none", "error", "seconds", "steps", "calls", "tokens", "money"}
-_METHODS = {"chat", "respond", "messages", "generate"}  # of model clients, by which they are asked
+# method of a model client -> the API that it asks, and the member of a request that holds the conversation
+_METHODS = {
+    "chat": ("chat", "messages"),
+    "respond": ("responses", "input"),
+    "messages": ("messages", "messages"),
+    "generate": ("generate", "contents"),
+}
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from stillweb.harness.runs.agent_process import main; main()"
@@ -217,6 +224,24 @@ class ModuleAgent(CommandAgent):
         return text
 
 
+@dataclass(slots=True)
+class _Made:
+    """A call that was made here: the members of its event, of which the process tells only `id` and `new` messages."""
+
+    members: dict[str, Any]
+    taking: CallInProgress = field(default_factory=CallInProgress)
+    conversation: Sequence[str] = ()  # digests of the messages that a model was sent
+
+    def event(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the members for the trace. Raise ValueError for `new` messages that are not the request's last."""
+        if "request" not in self.members:
+            return {"id": told.get("id"), **self.members}
+        new = told["request"]["new"]
+        if [*map(digest, new)] != [*self.conversation[len(self.conversation) - len(new) :]]:
+            raise ValueError("messages that the model was not sent")
+        return {**self.members, "request": {**self.members["request"], "new": new}}
+
+
 class _Served:
     """Tools, models and trace of one attempt, as its process asks for them."""
 
@@ -224,7 +249,8 @@ class _Served:
         self.agent, self.attempt = agent, attempt
         self.played: tuple[str | None, str, str | None] | None = None
         # calls that were made and are not in the trace yet
-        self._made: dict[bytes, deque[CallInProgress]] = defaultdict(deque)
+        self._made: dict[bytes, deque[_Made]] = defaultdict(deque)
+        self._traced: dict[int, _Made] = {}  # those in the trace, by their events' numbers
         self._answered: Counter[str] = Counter()  # calls by kind, traced or not
         # model calls by number, until the agent has their answers
         self._takings: dict[int, CallInProgress] = {}
@@ -358,12 +384,13 @@ class _Served:
         self._bound("tool", limit)
         if limit is not None and attempt.usage.calls + self._many("tool") > limit:
             raise UsageError(f"the limit of {limit} calls is used up")
+        begin = time.perf_counter()
         result = await attempt.tools.call(name, arguments)
+        seconds = time.perf_counter() - begin
         contract = next((spec.contract for spec in attempt.tools.list() if spec.name == name), None)
         self._answered["tool"] += 1
-        self._made[_key("tool_call", call_members(name, contract, arguments, result, 0))].append(
-            CallInProgress()
-        )
+        members = call_members(name, contract, arguments, result, seconds)
+        self._made[_key("tool_call", members)].append(_Made(members))
         return {"content": result.content, "is_error": result.is_error, "meta": result.meta}
 
     async def _model(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -379,7 +406,18 @@ class _Served:
         with taking.as_current():
             reply = await getattr(self.attempt.models, method)(self.attempt.session, body)
         self._answered["model"] += 1
-        self._made[_key("model", {**reply.members(), "request": {"digest": digest(body)}})].append(taking)
+        api, held = _METHODS[method]
+        messages = body.get(held)
+        # one text for each message, however many requests hold it
+        conversation = [sys.intern(digest(one)) for one in (messages if isinstance(messages, list) else [])]
+        members = {
+            "purpose": "agent",
+            "api": api,
+            "model": body.get("model"),
+            "request": {"digest": digest(body), "messages": len(conversation)},
+            **reply.members(),
+        }
+        self._made[_key("model", members)].append(_Made(members, taking, conversation))
         return asdict(reply)
 
     def _bound(self, kind: str, limit: int | None) -> None:
@@ -398,12 +436,13 @@ class _Served:
 
     def _write(self, kind: str, members: dict[str, Any]) -> None:
         """Write an event of the process. Raise ValueError unless it is a note, or a call that was made."""
-        attempt = self.attempt
+        attempt, call = self.attempt, None
         if kind in ("tool_call", "model"):
             key = _key(kind, members)
             if not (made := self._made.get(key)):
                 raise ValueError(f"a {kind} that was not made")
-            taking = made.popleft()
+            call = made.popleft()
+            members = call.event(members)
         elif kind == "state":  # derived here
             return
         elif not _is_note({"event": kind, **members}):
@@ -416,8 +455,9 @@ class _Served:
             attempt.machine_error = error
             raise
         attempt.count(kind, members)
-        if kind == "model":
-            taking.take()
+        if call is not None:
+            self._traced[n] = call
+            call.taking.take()
 
     def _rearrange(self, events: list[Event]) -> None:
         """Put the process's events in another order. Raise ValueError if they are others."""
@@ -443,11 +483,22 @@ class _Served:
             or numbers != list(range(1, len(events) + 1))
         ):
             raise ValueError("other events in another order")
-        moved = [
-            {**event, **{name: event[name] + own for name in ("n", "after") if name in event}}
-            for event in events
-        ]
-        trace.rearrange(trace.events[:own] + moved)
+        # of a call, the process tells its place, its id, and what of its conversation is new there
+        calls: dict[bytes, deque[Event]] = defaultdict(deque)
+        for event in trace.events[own:]:
+            if event["n"] in self._traced:
+                calls[_key(event["event"], event)].append(event)
+        moved, traced = trace.events[:own], {}
+        for event in events:
+            n = len(moved) + 1
+            if event["event"] in ("tool_call", "model"):
+                before_it = calls[_key(event["event"], event)].popleft()
+                call = traced[n] = self._traced[before_it["n"]]
+                aside = {**before_it["aside"], "order": before_it["n"] - own}
+                event = {**before_it, **call.event(event), "aside": aside}
+            moved.append({**event, "n": n, **({"after": event["after"] + own} if "after" in event else {})})
+        trace.rearrange(moved)
+        self._traced = traced
 
 
 def _is_note(event: Event) -> bool:

@@ -18,6 +18,7 @@ from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Limits, Task
 from stillweb.harness.trace import read_trace
 from tests.support.isolating import needs_confinement
+from tests.support.openai_endpoint import Endpoint
 from tests.support.runs import SHELF
 
 pytestmark = needs_confinement
@@ -106,7 +107,7 @@ CLAIMS = {
         "MissingCapability: no disk",
     ),
     "another line of the trace": (
-        "attempt.trace.write = partial(attempt.trace.write, n=77); await attempt.call('fetch', {'url': PAGE})",
+        "attempt.trace.write('evidence', kind='note', text='x', n=77)",
         "n is given by the trace itself",
     ),
     "a number that no trace can hold": (
@@ -119,7 +120,7 @@ CLAIMS = {
 @pytest.fixture(scope="module")
 def claimed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
     code = (
-        "from functools import partial\nfrom stillweb.snapshots.errors import MissingCapability\n"
+        "from stillweb.snapshots.errors import MissingCapability\n"
         "PAGE = 'https://shelf.example/list?year=2012&page=1'\n"
         "async def claim(attempt):\n"
     ) + "".join(
@@ -136,6 +137,67 @@ def claimed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
 def test_a_claim_ends_the_attempt_and_no_other(name: str, claimed: RunFiles) -> None:
     answer = read_trace(claimed.trace_path(name, 1)).last("answer") or {}
     assert CLAIMS[name][1] in str(answer["error"])
+
+
+# It tells of the calls that it made what was neither measured nor asked, in their events and in the later order of these.
+EMBELLISHER = """
+import asyncio
+PAGES = [{"url": f"https://shelf.example/list?year=2012&page={n}"} for n in (1, 2)]
+BESIDE = {"seconds": 0.0, "order": 99, "said": "so"}
+class Embellisher:
+    name = "embellisher"
+    def identity(self): return {"kind": "embellisher"}
+    def model_options(self, env): return {"base_url": env["OPENAI_BASE_URL"], "key_variable": ""}
+    async def run(self, attempt):
+        told, write, rearrange = TOLD.get(attempt.task.id), attempt.trace.write, attempt.trace.rearrange
+        def changed(event):
+            if told is None or event["event"] not in ("model", "tool_call"): return event
+            new = {**event, **told.get(event["event"], {}), "aside": BESIDE}
+            return {**new, "request": {**event["request"], **told.get("request", {})}} if "request" in event else new
+        def written(kind, **members):
+            members = changed({"event": kind, **members})
+            members.pop("event")
+            return write(kind, **members)
+        attempt.trace.write = written
+        attempt.trace.rearrange = lambda events: rearrange([*map(changed, events)])
+        await asyncio.gather(*(attempt.call("fetch", page) for page in PAGES))
+        await attempt.ask({"model": "m", "messages": [{"role": "user", "content": "Which?"}]})
+        return "42"
+"""
+TOLD: dict[str, dict[str, Any]] = {
+    "how sure an answer is": {"tool_call": {"confidence": 1.0, "doubt": 9.0, "presumed": 9}},
+    "another purpose": {"model": {"purpose": "judge"}},
+    "another model": {"model": {"model": "better", "api": "other"}},
+    "a conversation of another length": {"request": {"messages": 7}},
+    "another question": {"request": {"new": [{"role": "user", "content": "What is 6 times 7?"}]}},
+}
+
+
+@pytest.fixture(scope="module")
+def embellished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFiles]:
+    code = f"TOLD = {TOLD!r}\n{EMBELLISHER}"
+    with Endpoint(lambda asked: "7") as endpoint:
+        more: dict[str, Any] = {"env": {"OPENAI_BASE_URL": endpoint.url}, "tape": "auto"}
+        folder = tmp_path_factory.mktemp("embellished")
+        with run(folder, code, "embellisher:Embellisher", TOLD, **more) as files:
+            yield files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOLD)
+def test_the_trace_holds_of_a_call_what_was_measured_here(name: str, embellished: RunFiles) -> None:
+    told, honest = (read_trace(embellished.trace_path(task, 1)) for task in (name, "other"))
+    if name == "another question":
+        assert "messages that the model was not sent" in str((told.last("answer") or {})["error"])
+        return
+    assert len(told.of("tool_call")) == 2
+    assert len(told.of("model")) == 1
+    assert [*map(without_times, told.events)] == [*map(without_times, honest.events)]
+
+
+def without_times(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event with the names alone of what stands beside it: durations differ."""
+    return {**event, "aside": sorted(event.get("aside", {}))}
 
 
 ENDLESS = """

@@ -43,6 +43,7 @@ from msgspec import Meta, Struct
 from stillweb.harness.agents.attempt import Attempt
 from stillweb.harness.sandbox.running import Channel, PreparedCommand, Start, program_folder
 from stillweb.harness.trace import digest
+from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.proxy.net.client_env import add_no_proxy, client_files, direct_hosts, ports_to_let_in
 from stillweb.proxy.net.clock import moment_of, with_clock
 from stillweb.proxy.net.relaying import lead
@@ -55,6 +56,7 @@ from stillweb.snapshots.shapes import convert
 PASSED = ("PATH", "USER", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONHASHSEED", "TZ")
 LEFT_SECONDS = 5.0  # how long a program's children may hold its output after it has ended
 LEFT = "the program ended and left another one holding its output; the answer is what was written until then"
+WEB_PORTS = (443, 80)  # of a host that is named without one
 PAST = "asked directly, past the snapshot; their answers are in no trace"
 _MOST_ERRORS = 4000  # bytes of standard error shown when the program fails
 MOST_OUTPUT = 64 << 20  # bytes of an answer; endless output would exhaust memory before the time limit
@@ -176,14 +178,22 @@ class CommandAgent:
         return found
 
     def network(self, *, web: bool) -> Literal["own", "shared"]:
-        """Return "shared" if the program must reach more than ports of this machine, else "own".
+        """Return "own" for a network of loopback and the ports that are let in, or "shared" for this machine's.
 
         `web` says that the attempt has a snapshot.
         """
-        try:
-            return "own" if web and len(self.let_in()) == len(self.direct) else "shared"
-        except UsageError:  # a host elsewhere
-            return "shared"
+        return "own" if web else "shared"
+
+    def _ports(self) -> list[tuple[str, int]]:
+        """Return the ports of the hosts that the program reaches itself.
+
+        A name of this machine without a port means the program's own loopback.
+        """
+        places = [(at.hostname or "", at.port) for at in (urlsplit(f"//{host}") for host in self.direct)]
+        named = [
+            (host, [port] if port else () if on_this_machine(host) else WEB_PORTS) for host, port in places
+        ]
+        return [(host, port) for host, ports in named for port in ports]
 
     async def run(self, attempt: Attempt) -> str | None:
         """Run the program. Raise UsageError if it can't be started or ends with a code other than 0."""
@@ -248,7 +258,7 @@ class CommandAgent:
             ],
             hidden=attempt.hidden_paths,
             network=network,
-            ports=[*ports, *self.let_in()] if network == "own" else (),
+            ports=[*ports, *self._ports()] if network == "own" else (),
             allow_unconfined=attempt.allow_unconfined,
         )
 

@@ -158,8 +158,8 @@ class ModuleAgent(CommandAgent):
         }
 
     def network(self, *, web: bool) -> Literal["own", "shared"]:
-        """Return "shared" if the agent must reach a host elsewhere, else "own"."""
-        return CommandAgent.network(self, web=True)
+        """Return "own", also without a snapshot."""
+        return "own"
 
     def _describe(self, *, allow_unconfined: bool = False, **more: Any) -> dict[str, Any]:
         """Import the agent in a process and return its description of itself. Raise UsageError if that fails."""

@@ -44,7 +44,8 @@ _NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x080
 _NEWUSER, _NEWPID, _NEWNET = 0x10000000, 0x20000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38  # linux/prctl.h
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
+# linux/sockios.h, linux/if.h
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _IFF_UP = 0x8913, 0x8914, 0x8916, 0x1
 # linux/mount.h. These system calls have the same numbers on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _TREE_CLONE, _TREE_CLOEXEC, _AT_EMPTY_PATH, _AT_RECURSIVE = 1, os.O_CLOEXEC, 0x1000, 0x8000
@@ -233,7 +234,7 @@ class Launch:
                 with open(f"/proc/self/{name}", "w") as file:
                     file.write(text)
         if self.own_network:
-            _loopback_up()
+            _loopback_up(self.order["addresses"])
             self.listeners = [_listen(host, port) for host, port in self.order["ports"]]
 
     def _call(self, result: int, what: str) -> int:
@@ -284,6 +285,12 @@ class Launch:
                 self._place_tree(self._clone(sources.null, target, "device"), base + target)
         for source, target in sources.named:
             self._place_tree(self._clone(source, target, "named"), base + target)
+        if self.order["hosts"] and self.own_network:
+            with open(f"{base}/hosts", "w") as file:
+                file.write(self.order["hosts"])
+            tree = self._clone(_open(file.name), "/etc/hosts", "named")
+            self._place_tree(tree, base + os.path.realpath("/etc/hosts"))
+            os.unlink(file.name)
         self._mount("proc", f"{base}/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
         self._mount(
             "devpts", f"{base}/dev/pts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
@@ -665,11 +672,20 @@ def _walk(folder: str) -> Iterator[os.DirEntry[str]]:
                     waiting.append(entry.path)
 
 
-def _loopback_up() -> None:
+def _loopback_up(addresses: list[str]) -> None:
+    """Turn loopback on, with further addresses."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         asked = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16sh14x", fcntl.ioctl(control, _SIOCGIFFLAGS, asked))[1]
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+        for number, address in enumerate(one for one in addresses if ":" not in one):
+            place = struct.pack("=H2x4s8x", socket.AF_INET, socket.inet_aton(address))
+            fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s8x", b"lo:%d" % number, place))
+    for address in (one for one in addresses if ":" in one):
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as control:
+            place = socket.inet_pton(socket.AF_INET6, address)
+            index = socket.if_nametoindex("lo")
+            fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("=16sIi", place, 128, index))
 
 
 def _listen(host: str, port: int) -> socket.socket:

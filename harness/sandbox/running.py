@@ -8,6 +8,7 @@ means hold. `run` is for model-written code: it has limits and no network. `Star
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from stillweb.proxy.net.addresses import on_this_machine
 from stillweb.snapshots import errors
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError
 
@@ -38,6 +40,7 @@ _PARTS = (
     *("pyvenv.cfg", "conda-meta", "versions", "shims", "version"),
 )
 _PARTS_OF_A_HOME = ("bin", "lib", "lib64", "libexec")
+_NAMED = "127.83"  # begins the addresses at which a program's own network has hosts elsewhere
 _LINKS = 40  # of a chain, as the kernel has it
 
 
@@ -130,7 +133,7 @@ class Start:
     `folder` is its working folder: it sees it as `launcher.FOLDER`. Beside that it sees the system, its own installation
     and the paths in `readable`, of which none may be, hold or lie in one of `hidden`. `environment` is all that it gets,
     but for HOME and TMPDIR, which are its folder. `network` is "own" for one with loopback alone, into which `ports`
-    (host and port of this machine) are let, or "shared". Without `limits` its folder is not copied, but mounted.
+    (host and port) are let, which it finds under their own names and addresses, or "shared". Without `limits` its folder is not copied, but mounted.
     """
 
     argv: Sequence[str]
@@ -206,7 +209,7 @@ class Start:
             "readable": _outermost([*readable, *installed]),
             "covered": sorted({*hidden, os.path.realpath(os.getcwd())}),
             "network": self.network,
-            "ports": list(self.ports),
+            **_inside(self.ports),
             "limits": asdict(self.limits)
             | {
                 "disk": self.limits.disk
@@ -260,6 +263,26 @@ class Channel:
         """Close the channel and the listeners that it brought."""
         for one in (self.connection, *self.listeners):
             one.close()
+
+
+def _inside(ports: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Return where a network of loopback alone shows ports: listening places, further addresses, and lines of /etc/hosts."""
+    places, addresses, names = [], [], dict[str, str]()
+    for host, port in ports:
+        address = host
+        if not on_this_machine(host):
+            try:
+                addresses.append(str(ipaddress.ip_address(host)))
+            except ValueError:
+                number = len(names)
+                address = names.setdefault(host, f"{_NAMED}.{number >> 8 & 255}.{number & 255}")
+        places.append((address, port))
+    lines = [f"{address} {name}\n" for name, address in {"localhost": "127.0.0.1", **names}.items()]
+    return {
+        "ports": places,
+        "addresses": list(dict.fromkeys(addresses)),
+        "hosts": "".join(lines) if names else "",
+    }
 
 
 def run(

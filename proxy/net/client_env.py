@@ -280,7 +280,7 @@ def _node_options(present: str) -> str:
 
 
 # A name or address, with or without a port, in the form of NO_PROXY.
-_HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(?:[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\])(?::([0-9]{1,5}))?")
 
 
 def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
@@ -290,7 +290,8 @@ def direct_hosts(values: Iterable[object]) -> tuple[str, ...]:
     """
     found = {str(value).lower() for value in values}
     for value in sorted(found):
-        if not _HOST.fullmatch(value):
+        match = _HOST.fullmatch(value)
+        if not match or int(match[1] or 1) > 65535:
             raise UsageError(f"{value!r} is not a host; write it as api.openai.com or 127.0.0.1:11434")
     return tuple(sorted(found))
 

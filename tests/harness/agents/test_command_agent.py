@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
+from stillweb.proxy.net import relaying
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.request import Request
@@ -114,14 +116,44 @@ def test_a_program_may_ask_a_host_itself_and_its_trace_says_so(tmp_path, snapsho
         "print(u.urlopen('http://127.0.0.1:%d/').read().decode())"
     )
     with Origin(lambda asked: Answer(body=b"live")) as origin:
-        files = program_run(tmp_path, snapshot, code % origin.port, monkeypatch, direct=["127.0.0.1"])
+        host = f"127.0.0.1:{origin.port}"
+        files = program_run(tmp_path, snapshot, code % origin.port, monkeypatch, direct=[host])
         trace = read_trace(files.trace_path("one", 1))
         assert trace.last("answer")["text"].strip() == "live"
         assert [call["arguments"]["url"] for call in trace.of("tool_call")] == ["http://shelf.example/birds"]
-        assert any(
-            "past the snapshot" in e["text"] and "127.0.0.1" in e["text"] for e in trace.of("evidence")
+        assert any("past the snapshot" in e["text"] and host in e["text"] for e in trace.of("evidence"))
+        assert trace.header["agent"]["direct"] == [host]
+
+
+def test_of_hosts_elsewhere_a_program_reaches_those_that_are_named_and_no_more(
+    tmp_path, snapshot, monkeypatch
+):
+    """Neither the live web nor the ports of this machine, among them the gateways of other attempts."""
+    served = ["model.test", "model.test:11434", "192.0.2.7:8000", "[2001:db8::7]:8000"]
+    led, really = [], relaying._connect
+
+    async def connect(port):
+        if port[0] == "127.0.0.1":  # the gateway
+            return await really(port)
+        led.append(port)
+        return await asyncio.open_connection("127.0.0.1", origin.port)
+
+    monkeypatch.setattr(relaying, "_connect", connect)
+    with Origin(lambda asked: Answer(body=(asked.header("host") or "").encode())) as origin:
+        code = (
+            "import socket, urllib.request as u\n"
+            "assert u.urlopen('http://shelf.example/birds').status == 200\n"
+            f"for host in {served}:\n"
+            "    print(u.urlopen(f'http://{host}/').read().decode())\n"
+            f"for place in (('model.test', 8080), ('2001:db8::7', 80), ('192.0.2.7', 80), ('192.0.2.8', 80), ('127.0.0.1', {origin.port})):\n"
+            "    try: socket.create_connection(place, 2); print('reached', place)\n"
+            "    except OSError: pass\n"
         )
-        assert trace.header["agent"]["direct"] == ["127.0.0.1"]
+        direct = [*served, "127.0.0.1", "localhost"]
+        files = program_run(tmp_path, snapshot, code, monkeypatch, direct=direct)
+    answer = read_trace(files.trace_path("one", 1)).last("answer")
+    assert answer["text"].split() == served
+    assert set(led) == {("model.test", 80), ("model.test", 11434), ("192.0.2.7", 8000), ("2001:db8::7", 8000)}
 
 
 def test_the_clock_of_each_attempt_begins_at_the_same_moment(tmp_path, snapshot, monkeypatch):

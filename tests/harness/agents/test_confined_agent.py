@@ -220,7 +220,7 @@ def test_an_answer_without_an_end_is_none(tmp_path: Path) -> None:
 
 
 def test_a_program_with_the_machines_network_has_none_of_its_abstract_sockets(tmp_path: Path) -> None:
-    """Without a snapshot, or with hosts that it asks itself, a program has no network of its own."""
+    """Without a snapshot, a program has no network of its own."""
     reason = can_confine(network="shared", limits=None)
     if reason is not None:
         pytest.skip(reason)

@@ -81,6 +81,7 @@ class Environment:
         self._session: ToolSession | None = None
         self._done = True
         self.taken = 0  # steps since the last reset
+        self._calls: list[tuple[str, Any]] = []  # the same
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -98,7 +99,7 @@ class Environment:
         """Begin the task in a new session, in which nothing has happened; return the question."""
         self._end()
         self._session = self._shared.toolset.session(f"env-{next(self._shared.numbers)}")
-        self._done, self.taken = False, 0
+        self._done, self.taken, self._calls = False, 0, []
         meta = {"start_url": self.task.start_url} if self.task.start_url else {}
         return Observation(self.task.question, meta=meta)
 
@@ -117,6 +118,7 @@ class Environment:
         if not isinstance(arguments, Mapping | None):
             raise UsageError(_ACTION)
         result = self._shared.run(session.call(tool, dict(arguments or {})))
+        self._calls.append((tool, dict(arguments or {})))
         self.taken += 1
         seen = Observation(result.text, result.content, result.is_error, result.meta)
         self._done = self.steps is not None and self.taken >= self.steps
@@ -124,7 +126,7 @@ class Environment:
 
     def _answered(self, session: ToolSession, answer: str | None) -> Step:
         self._done = True
-        page = final_page(session, self._shared.loop) if self.task.scorer == "page" else None
+        page = final_page(session, self._shared.loop, self._calls) if self.task.scorer == "page" else None
         found = score(self.task, answer, replace(self._context, page=page))
         first = METRICS.get(self.task.scorer) or tuple(found.metrics)
         value = found.metrics.get(first[0]) if first else None

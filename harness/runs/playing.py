@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from stillweb.harness.agents import Agent
@@ -30,6 +32,7 @@ if TYPE_CHECKING:  # `play` runs in each agent's process, which has to start qui
 
 IN_PROCESS = "a process of its own: the agent is a function in Stillweb's process, and trusted"
 Played = tuple[str | None, str, str | None]  # answer, end, error
+WITHOUT = "the agent ran scripts in its browser, or opened pages of its own; it is scored by the page that its other calls lead to"
 MOST_ANSWER = 4_000_000  # characters; one of 64 MB of odd bytes took 4 GB to trace and score
 
 
@@ -146,8 +149,18 @@ async def score_attempt(
     """Score an attempt in a thread (judges and sandboxes block), with the final page if there is one."""
     from stillweb.harness.sandbox.running import end_with_context
     from stillweb.harness.scoring.judging import conclude, failed_scoring
+    from stillweb.harness.tools.toolset import puts_own_content
 
-    page = final_page(tools, asyncio.get_running_loop()) if attempt.task.scorer == "page" else None
+    page = None
+    if attempt.task.scorer == "page":
+        made = sorted(
+            (event for event in attempt.trace.events if event["event"] == "tool_call"),
+            key=lambda event: event.get("aside", {}).get("order", event["n"]),
+        )
+        calls = [(event["tool"], event["arguments"]) for event in made]
+        page = final_page(tools, asyncio.get_running_loop(), calls)
+        if page is not None and any(itertools.starmap(puts_own_content, calls)):
+            attempt.trace.write("evidence", kind="note", text=WITHOUT)
     text, end, error = played
     aside: dict[str, Any] = {}
     if isinstance(shop.agent, FunctionAgent):
@@ -185,18 +198,25 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def final_page(tools: Any, loop: asyncio.AbstractEventLoop) -> Callable[[str], Any] | None:
+def final_page(
+    tools: Any, loop: asyncio.AbstractEventLoop, calls: Sequence[tuple[str, Any]]
+) -> Callable[[str], Any] | None:
     """Return a function that evaluates a JavaScript expression in the final page and returns its JSON value.
 
-    Call that function in another thread than the loop's. It raises UsageError for an expression without a
+    That is the page after the client's `calls` (tool and arguments). A browser that ran scripts of the client's proves
+    nothing: any expression can be made true. Then it is the page to which the other calls lead. Call that function in another thread than the loop's. It raises UsageError for an expression without a
     value. Return None if the session has no page.
     """
+    from stillweb.harness.tools.toolset import ToolSession
+
     own = getattr(tools, "evaluate", None)
     if own is None and not any(spec.name == _TOOL for spec in tools.list()):
         return None
 
     async def by_tool(expression: str) -> Any:
-        result = await tools.call(_TOOL, {"function": f"() => ({expression})"})
+        without = tools.without_own_content(calls) if isinstance(tools, ToolSession) else nullcontext(tools)
+        async with without as session:
+            result = await session.call(_TOOL, {"function": f"() => ({expression})"})
         text = "\n".join(part.get("text", "") for part in result.content if part.get("type") == "text")
         section = text.partition("### Result\n")[2].partition("\n### ")[0].strip()
         if result.is_error or not section:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from stillweb.harness._parsing import load_module
 from stillweb.harness.tools.contract import Contract, ToolResult, ToolSpec, fill_template, load
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
 
 T = TypeVar("T")
+
+_WRITTEN = ("data", "blob")  # schemes of pages that are written in their address, or by a script
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,25 @@ class ToolSession:
         finally:
             self._in_flight -= 1
 
+    @asynccontextmanager
+    async def without_own_content(self, calls: Iterable[tuple[str, Any]]) -> AsyncIterator[ToolSession]:
+        """Yield a session whose browser is as `calls` made it, but those that put content of the client's own into it.
+
+        It is this session if it made no such call. Else the others are made again, in a session that ends with the context.
+        """
+        made = [call for call in calls if hasattr(self.toolset.tool(call[0]), "open")]
+        others = [call for call in made if not puts_own_content(*call)]
+        if len(others) == len(made):
+            yield self
+            return
+        again = ToolSession(self.toolset, f"{self.name}/again", self.workspace)
+        try:
+            for name, arguments in others:
+                await again.call(name, arguments)
+            yield again
+        finally:
+            await again.close()
+
     async def do(self, work: Callable[[Visit], T]) -> T:
         """Run `work` with the session's visit, outside of a tool call."""
         return work(self.visit)
@@ -320,6 +343,17 @@ class ToolSession:
         opened, self._opened = self._opened, {}
         for own in opened.values():
             await own.close()
+
+
+def puts_own_content(name: str, arguments: Any) -> bool:
+    """Return True for a call of a browser that runs a script of the client's, or opens a page that the client wrote."""
+    url = arguments.get("url") if isinstance(arguments, dict) else None
+    try:
+        return name == "browser_evaluate" or (
+            isinstance(url, str) and urlsplit(url.strip()).scheme in _WRITTEN
+        )
+    except ValueError:  # no address
+        return False
 
 
 def breach(limit: str, most: int, asked: int) -> ToolResult:

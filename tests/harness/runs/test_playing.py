@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import stillweb
 from stillweb.harness.agents import module
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.results.certificate import certify
@@ -124,21 +125,71 @@ def _press_ctrl_c(files: RunFiles) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-PAGE = b"<!DOCTYPE html><html><title>Birds</title><body><h1>Kestrel</h1><p>200 g</p></body></html>"
+PAGE = (
+    b"<!DOCTYPE html><html><title>Birds</title><body><h1>Kestrel</h1><p>200 g</p>"
+    b"""<button onclick="document.title = 'Fish'">Fish</button></body></html>"""
+)
 URL = "http://shelf.example/birds"
 
 
-@pytest.mark.slow
-def test_an_expression_is_evaluated_in_the_final_page_and_kept_in_the_trace(tmp_path):
+@pytest.fixture
+def site(tmp_path):
     with Writer.open(tmp_path / "site") as writer:
         request = Request("GET", URL, (("Host", "shelf.example"),))
         headers = (("Content-Type", "text/html"), ("Content-Length", str(len(PAGE))))
         moment = datetime(2025, 1, 1, tzinfo=UTC)
         writer.exchange(Exchange(request, 200, "OK", headers, PAGE, moment, begin=1, end=2))
+    return tmp_path / "site"
+
+
+# How an agent may make the scored expression true, and what of that counts.
+FORGED = {
+    "a page of its own": (0, [("browser_navigate", {"url": "data:text/html,<title>Fish</title>"})]),
+    "a page in a tab of its own": (0, [("browser_tabs", {"action": "new", "url": " DATA:text/html,<title>Fish</title>"})]),
+    "a changed page": (0, [("browser_evaluate", {"function": "() => document.title = 'Fish'"})]),
+    "a changed page, later": (0, [("browser_evaluate", {"function": "() => setTimeout(() => document.title = 'Fish', 900)"})]),
+    "changed JSON": (0, [("browser_evaluate", {"function": "() => { JSON.stringify = () => 'true'; }"})]),
+    "its own act, and a look at it": (
+        1,
+        [
+            ("browser_click", {"target": "button"}),
+            ("browser_evaluate", {"function": "() => document.title"}),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_what_an_agent_wrote_into_its_browser_does_not_count(tmp_path, site):
+    tasks = {
+        name: {"steps": [{"call": "browser_navigate", "with": {"url": URL}}, *({"call": tool, "with": given} for tool, given in calls)], "answer": "done"}
+        for name, (_, calls) in FORGED.items()
+    }  # fmt: skip
+    options = {"expression": "document.title === 'Fish'"}
+    agent = write_script(tmp_path, {"default": {"steps": [], "answer": ""}, "tasks": tasks})
+    settings = Settings(agent=agent, snapshots=(str(site),), contracts=("playwright-mcp",))
+    files = start_run(tmp_path / "run", settings, [Task(name, "?", None, "page", options=options) for name in FORGED])  # fmt: skip
+    run_attempts(files.path, display=SilentDisplay())
+    traces = {name: read_trace(files.trace_path(name, 1)) for name in FORGED}
+    assert {name: trace.last("score")["metrics"]["page"] for name, trace in traces.items()} == {
+        name: right for name, (right, _) in FORGED.items()
+    }
+    assert all("its other calls" in trace.of("evidence")[0]["text"] for trace in traces.values())
+    assert certify(files.path, times=1).differences == ()
+    task = Task("one", "?", None, "page", options=options)
+    with stillweb.env(site, task, contracts=["playwright-mcp"]) as world:
+        world.reset()
+        world.step({"tool": "browser_navigate", "arguments": {"url": URL}})
+        world.step({"tool": "browser_evaluate", "arguments": {"function": "() => document.title = 'Fish'"}})
+        assert world.step({"answer": "done"}).reward == 0
+
+
+@pytest.mark.slow
+def test_an_expression_is_evaluated_in_the_final_page_and_kept_in_the_trace(tmp_path, site):
     script = {"default": {"steps": [{"call": "browser_navigate", "with": {"url": URL}}], "answer": "done"}}
     settings = Settings(
         agent=write_script(tmp_path, script),
-        snapshots=(str(tmp_path / "site"),),
+        snapshots=(str(site),),
         contracts=("playwright-mcp",),
     )
     tasks = [

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.conditions import CaptureFacts, Place
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import SAY, Event, History
-from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, NearCapture
+from stillweb.snapshots.evidence.lookup import MISS, Lookup, NearCapture
 from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
@@ -34,6 +33,9 @@ from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
 from stillweb.snapshots.words import pluralize
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.evidence.matcher import Matcher
 
 NO_BLOCKS: Mapping[int, tuple[float, str]] = {}
 LEAST = 0.02  # the chance from which something is named
@@ -98,25 +100,20 @@ def grounds(
                 phrase += f"; after {_event(now[-1])} now"
         else:
             phrase = f"recorded before any {told(t)}" + (", which has happened now" if now else "")
-        found.append(f"{phrase}; decides ({_down(chance)})")
+        found.append(f"{phrase}; decides ({Confidence.of(chance)})")
     unseen = {t: 1 - kept[answer] for t, kept in model.untried(key, past, parts).items()}
     unseen |= {part: 1 - kept for part, kept in model.strange(target, parts).items()}
     doubts = sorted(((chance, t) for t, chance in unseen.items() if chance >= LEAST), key=_likeliest)
     found += [
-        f"the recording does not show whether {told(t)} matters ({_down(chance)})"
+        f"the recording does not show whether {told(t)} matters ({Confidence.of(chance)})"
         for chance, t in doubts[:NAMED]
     ]
     chance, label = unlike.get(answer, (1.0, ""))
     if 1 - chance >= LEAST:
         found.append(
-            f"other pages show a block, too, which may be another one now: {label[:LONG]} ({_down(1 - chance)})"
+            f"other pages show a block, too, which may be another one now: {label[:LONG]} ({Confidence.of(1 - chance)})"
         )
     return found
-
-
-def _down(chance: float) -> str:
-    """Return a chance with two decimals, rounded down, so that only certainty is 1.00."""
-    return f"{math.floor(chance * 100) / 100:.2f}"
 
 
 def _likeliest(pair: tuple[float, str]) -> tuple[float, str]:
@@ -288,7 +285,7 @@ def _cut(differs: list[str]) -> list[str]:
     return [*differs[:MANY], f"{more} more"] if more > 1 else differs
 
 
-def _neighbours(matcher: Matching, url: str) -> Iterator[Capture]:
+def _neighbours(matcher: Matcher, url: str) -> Iterator[Capture]:
     """Return captures of the same host, when none has the path."""
     host = surt(url).partition(")")[0]
     return matcher.snapshot.prefix(host + ")") if host else iter(())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.decompression import TooLarge
@@ -17,7 +17,7 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.blocks import Blocks, texts_of
 from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in
-from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching, SessionPast
+from stillweb.snapshots.evidence.lookup import REMEMBERED, SessionPast
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
@@ -32,7 +32,6 @@ from stillweb.snapshots.evidence.parts import (
     spelling_parts,
 )
 from stillweb.snapshots.evidence.priors import KINDS
-from stillweb.snapshots.http.encodings import EncodingProblem, decode
 from stillweb.snapshots.http.static import is_static
 from stillweb.snapshots.identity.cookies import cookies_of
 from stillweb.snapshots.identity.equality import LIMIT, Equality, label_of
@@ -46,6 +45,9 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.warc.messages import set_cookies
+
+if TYPE_CHECKING:
+    from stillweb.snapshots.evidence.matcher import Matcher
 
 WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
@@ -85,7 +87,7 @@ class SiteModel(NamedTuple):
 class SiteEvidence:
     """Evidence of one site's recording. Its requests are read when the model is first asked."""
 
-    def __init__(self, matcher: Matching, site: str) -> None:
+    def __init__(self, matcher: Matcher, site: str) -> None:
         self._matcher = matcher
         store = matcher.snapshot
         self._site = site
@@ -229,6 +231,14 @@ class SiteEvidence:
         # by session: the begin of the requests under way, and the first end of any; the same of requests of which each overlaps with one before
         at_once: dict[str, tuple[int, int]] = {}
         bursts: dict[str, tuple[int, int]] = {}
+
+        def begin(spans: dict[str, tuple[int, int]], end_of: Callable[[int, int], int]) -> int:
+            """Return the begin of the requests of a session with which a capture overlaps."""
+            began, end = spans.get(session, (0, 0))
+            overlaps = capture.begin < end
+            spans[session] = (began, end_of(end, capture.end)) if overlaps else (capture.begin, capture.end)
+            return spans[session][0]
+
         before: dict[str, deque[Capture]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         for capture in self._recorded():
             if self.is_static(capture):
@@ -255,17 +265,7 @@ class SiteEvidence:
             captures.append(capture)
             if asked.event.key not in beside[asked.normal]:
                 beside[asked.normal].append(asked.event.key)
-            began, first_end = at_once.get(session, (0, 0))
-            if capture.begin < first_end:  # it overlaps with all since `began`
-                at_once[session] = began, min(first_end, capture.end)
-            else:
-                at_once[session] = capture.begin, capture.end
-            began, last_end = bursts.get(session, (0, 0))
-            if capture.begin < last_end:
-                bursts[session] = began, max(last_end, capture.end)
-            else:
-                bursts[session] = capture.begin, capture.end
-            moment = bursts[session][0], at_once[session][0]
+            moment = begin(bursts, max), begin(at_once, min)
             recorded.append((session, asked.event, label, asked.parts, moment))
             keep_given(given[session], request, head, asked)
         differing = {normal: _differing([own for _, own in several]) for normal, several in spelt.items()}
@@ -274,7 +274,7 @@ class SiteEvidence:
                 parts.update((n, v) for n, v in own.items() if v and n in differing[normal])
         shown = lru_cache(maxsize=WORDS)(partial(self._words, captures))
         model = Model(recorded, self.forgets, shown)
-        blocks = Blocks(model, captures, self._texts)
+        blocks = Blocks(model, captures, lambda capture: texts_of(self._text(capture)))
         return SiteModel(model, captures, damaged, beside, differing, blocks)
 
     def spelling(self, request: Request, asked: ModelRequest) -> dict[str, str]:
@@ -286,22 +286,16 @@ class SiteEvidence:
         left = reduce_request(request, self._matcher.rules.rules, self._issued(request)[0], stored=stored)
         return spelling_parts(request, left) | field_parts(request, parts)
 
-    def _texts(self, capture: Capture) -> dict[str, str]:
-        """Return the texts of a page by its blocks; none of one that can't be read."""
+    def _text(self, capture: Capture) -> str:
+        """Return the text of an answer; none of one that can't be read."""
         try:
-            response = self._matcher.snapshot.read_start(capture, LIMIT + 1)
-            body = decode(response.body, response.header("content-encoding"), limit=LIMIT)
-        except (DamagedInput, TooLarge, EncodingProblem):
-            return {}
-        return texts_of(body.decode("utf-8", "replace"))
+            return text_of(self._matcher.snapshot.read_start(capture, LIMIT + 1))
+        except (DamagedInput, TooLarge):
+            return ""
 
     def _words(self, captures: list[Capture], number: int) -> frozenset[str]:
-        """Return the words that an answer shows a client; none of one that can't be read."""
-        try:
-            response = self._matcher.snapshot.read_start(captures[number], LIMIT + 1)
-        except (DamagedInput, TooLarge):
-            return frozenset()
-        text = text_of(response)
+        """Return the words that an answer shows a client."""
+        text = self._text(captures[number])
         return frozenset(words_of(_read_by_users(text) if "html" in captures[number].mime else text))
 
     def known_issued(self, request: Request) -> Issued:

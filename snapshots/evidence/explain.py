@@ -6,14 +6,14 @@ from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.evidence.conditions import CaptureFacts, Place
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import SAY, Event, History
-from stillweb.snapshots.evidence.lookup import MISS, Lookup, NearCapture
+from stillweb.snapshots.evidence.lookup import MISS, Lookup, Matching, NearCapture
 from stillweb.snapshots.evidence.model import ANEW, OTHER, PART, Model, Parts
 from stillweb.snapshots.http.preconditions import FAILS, FIELDS, REFUSED, judge, preconditions_of
 from stillweb.snapshots.identity.cookies import CREDENTIALS, credentials_of
@@ -33,9 +33,6 @@ from stillweb.snapshots.identity.urlkeys import surt
 from stillweb.snapshots.request import SAFE_METHODS, Headers, Request
 from stillweb.snapshots.secrets.detect import PSEUDONYM_TEXT, secret_header
 from stillweb.snapshots.words import pluralize
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.matcher import Matcher
 
 NO_BLOCKS: Mapping[int, tuple[float, str]] = {}
 LEAST = 0.02  # the chance from which something is named
@@ -285,7 +282,7 @@ def _cut(differs: list[str]) -> list[str]:
     return [*differs[:MANY], f"{more} more"] if more > 1 else differs
 
 
-def _neighbours(matcher: Matcher, url: str) -> Iterator[Capture]:
+def _neighbours(matcher: Matching, url: str) -> Iterator[Capture]:
     """Return captures of the same host, when none has the path."""
     host = surt(url).partition(")")[0]
     return matcher.snapshot.prefix(host + ")") if host else iter(())

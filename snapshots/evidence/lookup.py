@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stillweb.snapshots.capture import Capture, Response
 from stillweb.snapshots.contents.failure_lookup import KnownFailure
-from stillweb.snapshots.evidence.conditions import FollowedSession, followed_by
+from stillweb.snapshots.evidence.conditions import CaptureFacts, FollowedSession, Store, followed_by
 from stillweb.snapshots.evidence.confidence import Confidence
 from stillweb.snapshots.evidence.events import History
 from stillweb.snapshots.evidence.parts import Given
+from stillweb.snapshots.evidence.socket_messages import SocketMessages
+from stillweb.snapshots.identity.group import Group
 from stillweb.snapshots.identity.irrelevant import irrelevant, irrelevant_url
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.identity.recognising import Recogniser
+from stillweb.snapshots.identity.rules import Issued, RuleSet
 from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.request import Request
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.matcher import Matcher
 
 MISS = "miss"
 HANGS = "hangs"
@@ -46,6 +46,26 @@ class Rival:
     grounds: list[str]
 
 
+class Matching(Protocol):
+    """The part of a matcher that lookups, sessions and the evidence of a site need."""
+
+    @property
+    def snapshot(self) -> Store: ...
+    @property
+    def rules(self) -> RuleSet: ...
+    @property
+    def peek(self) -> CaptureFacts: ...
+    @property
+    def socket_messages(self) -> SocketMessages: ...
+    def answers_since(self, served: Sequence[Capture], values: list[str], /) -> int | None: ...
+    def group(self, url: str, /) -> Group: ...
+    def issued(self, request: Request, /) -> Issued: ...
+    def twins(self, request: Request, /) -> list[Capture]: ...
+    def nearest(self, lookup: Lookup, /) -> list[NearCapture]: ...
+    def note(self, session: Session, request: Request, capture: Capture, trust: float, /) -> None: ...
+    def note_live(self, session: Session, request: Request, response: Response, /) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Lookup:
     """The answer to a request, or the miss, with its verdict and confidence.
@@ -68,7 +88,7 @@ class Lookup:
     ids: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise, by pseudonyms
     returned: Mapping[str, str] = field(default_factory=dict)  # likewise, values that its client is sent back
-    matcher: Matcher | None = field(default=None, repr=False)
+    matcher: Matching | None = field(default=None, repr=False)
     failed: KnownFailure | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
     rivals: Callable[[], list[Rival]] | None = field(default=None, repr=False)  # the two likeliest answers
@@ -118,7 +138,7 @@ class Session:
     past: dict[str, SessionPast] = field(default_factory=dict)
     missed_site: str | None = None  # the site at which the last lookup noted a miss
     found: Capture | None = None  # what the last lookup found
-    matcher: Matcher | None = None  # that of the last lookup
+    matcher: Matching | None = None  # that of the last lookup
     followed: dict[str, FollowedSession] = field(default_factory=dict)
     # the same since the last page: its subresources are requested in any order
     pages: dict[str, FollowedSession] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stillweb.snapshots.capture import PARTIAL, Capture, Response, layer_of
 from stillweb.snapshots.decompression import TooLarge
@@ -17,7 +17,7 @@ from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.evidence.blocks import Blocks, texts_of
 from stillweb.snapshots.evidence.conditions import Store
 from stillweb.snapshots.evidence.events import ACKNOWLEDGED, Event, History, event_of, signs_in
-from stillweb.snapshots.evidence.lookup import REMEMBERED, SessionPast
+from stillweb.snapshots.evidence.lookup import REMEMBERED, Matching, SessionPast
 from stillweb.snapshots.evidence.model import Model, Parts, words_of
 from stillweb.snapshots.evidence.parts import (
     CLOCKS,
@@ -45,9 +45,6 @@ from stillweb.snapshots.identity.sites import site_of
 from stillweb.snapshots.identity.urlkeys import site_prefix
 from stillweb.snapshots.request import SAFE_METHODS, Request
 from stillweb.snapshots.warc.messages import set_cookies
-
-if TYPE_CHECKING:
-    from stillweb.snapshots.evidence.matcher import Matcher
 
 WORDS = 1 << 11  # answers whose words are remembered
 REPEATS = 4  # requests repeated after others, all with equal answers, that prove that reads decide nothing
@@ -87,7 +84,7 @@ class SiteModel(NamedTuple):
 class SiteEvidence:
     """Evidence of one site's recording. Its requests are read when the model is first asked."""
 
-    def __init__(self, matcher: Matcher, site: str) -> None:
+    def __init__(self, matcher: Matching, site: str) -> None:
         self._matcher = matcher
         store = matcher.snapshot
         self._site = site

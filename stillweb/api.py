@@ -1023,9 +1023,8 @@ def run(
     from stillweb.harness.drills import read_faults
     from stillweb.harness.results.certificate import check_traces, write_certificate
     from stillweb.harness.rubric import compile_rubrics, load_rubrics
-    from stillweb.harness.runs.cluster import make_engine
     from stillweb.harness.runs.run_files import Settings, scoring_variables
-    from stillweb.harness.runs.runner import run_attempts, start_run
+    from stillweb.harness.runs.runner import make_engine, run_attempts, start_run
     from stillweb.harness.scoring.grading import with_grader_template
     from stillweb.proxy.browser.running import pages_at_once
     from stillweb.proxy.replay.faults import read_pace

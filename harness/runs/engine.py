@@ -1,6 +1,6 @@
 """Engines, which run jobs and report their outcomes.
 
-`LocalEngine` runs jobs in this process on one event loop; `stillweb.harness.runs.cluster` has an engine for
+`LocalEngine` runs jobs in this process on one event loop; `stillweb.harness.runs.runner` has an engine for
 many machines.
 """
 

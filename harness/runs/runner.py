@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, chdir
 from dataclasses import replace
 from functools import partial
@@ -21,9 +21,9 @@ from typing import Any
 from stillweb.harness._parsing import session_of
 from stillweb.harness.agents import identity_of
 from stillweb.harness.agents.attempt import Attempt
-from stillweb.harness.models.tape import gather
+from stillweb.harness.models.tape import gather, part_of
 from stillweb.harness.runs.display import Display, PlainDisplay
-from stillweb.harness.runs.engine import Engine, Job, LocalEngine, Outcome
+from stillweb.harness.runs.engine import Done, Engine, Job, LocalEngine, Outcome, Work
 from stillweb.harness.runs.hashes import as_json, code_hash, contracts_hash, rubrics_hash, scoring_hashes
 from stillweb.harness.runs.playing import Played, copy_agent_part, play, score_attempt, time_of
 from stillweb.harness.runs.preflight import check_ready
@@ -38,8 +38,10 @@ from stillweb.harness.tools.workspace import copy_uploads, uploads_in
 from stillweb.harness.trace import Trace, TraceWriter, counts_of, read_trace
 from stillweb.proxy.browser import running
 from stillweb.snapshots import Snapshot
+from stillweb.snapshots._os.cluster import run_on_cluster
 from stillweb.snapshots._os.signals import SIGNALS
 from stillweb.snapshots.errors import StillwebError, UsageError
+from stillweb.snapshots.extras import require
 from stillweb.snapshots.words import did_you_mean
 
 SCORING = ("evaluator", "scorers")  # members of run.json that identify the scoring code
@@ -383,3 +385,48 @@ def _write_header(trace: TraceWriter, shop: RunResources, task: Task, number: in
         scoring=shop.evaluator.settings(),
         aside={"started": time.time()},
     )
+
+
+class RayEngine:
+    """Engine that runs jobs on a Ray cluster.
+
+    `work` is not used: each worker opens the run's directory and calls `run_one` on the job.
+    """
+
+    def __init__(self, run_path: Path, parallel: int = 4) -> None:
+        require("ray")
+        self._path = run_path
+        self.parallel = parallel
+
+    async def run(self, jobs: Iterable[Job], work: Work, done: Done) -> None:
+        path = str(self._path)
+        try:
+            await run_on_cluster(run_job, ((path, job) for job in jobs), self.parallel, done)
+        finally:
+            files = RunFiles(self._path)
+            gather(files.tape(files.manifest()[0]))
+
+
+def run_job(run_path: str, job: Job) -> Outcome:
+    """Make one attempt of a run in this process and return its outcome.
+
+    Everything but the job is read from the run's directory. Model calls go to a part of the tape.
+    """
+
+    async def once() -> Outcome:
+        shop = RunResources.open(Path(run_path))
+        tape = RunFiles(Path(run_path)).tape(shop.settings)
+        shop.tape_part = part_of(tape, trace_name(job.task_id, job.attempt))
+        async with shop:
+            return await run_one(shop, job)
+
+    return asyncio.run(once())
+
+
+def make_engine(name: str, run_path: Path, parallel: int) -> Engine:
+    """Return the engine called `name`: `local` or `ray`. Raise UsageError for another name."""
+    if name == "local":
+        return LocalEngine(parallel)
+    if name == "ray":
+        return RayEngine(run_path, parallel)
+    raise UsageError(f"--engine: {name!r} is neither local nor ray")

@@ -21,7 +21,7 @@ from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.task import Task
-from stillweb.harness.tools import MAKERS, Toolset, ToolSpec, browser_actions, contract_names, http_hosts
+from stillweb.harness.tools import MAKERS, Toolset, ToolSpec, browser, contract_names, http_hosts
 from stillweb.harness.tools.toolset import ToolSession
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.snapshot import Snapshot
@@ -147,7 +147,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, record_testsuite_property: A
         asyncio.Runner() as runner,
     ):
         patch.setenv("SECRET_ANSWER", CANARY)
-        patch.setattr(browser_actions, "GIVEN_MS", 3_000)  # for options that are not there
+        patch.setattr(browser, "GIVEN_MS", 3_000)  # for options that are not there
         patch.chdir(folder)
         contracts = {contract.partition("@")[0]: contract for contract, _ in TOOLS}
         found = World(folder, Toolset(snapshot, list(contracts.values())), runner)

@@ -74,7 +74,7 @@ FOR_REPETITIONS = (
     "stillweb.harness.results.certificate",
     "stillweb.harness.runs.agent_process",
     "stillweb.harness.runs.engine",
-    "stillweb.harness.runs.given_text",
+    "stillweb.harness.runs.tool_setup",
     "stillweb.harness.runs.runner",
     "stillweb.harness.sandbox.launcher",
     "stillweb.harness.scoring.simple",

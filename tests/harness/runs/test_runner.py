@@ -24,12 +24,11 @@ from stillweb.harness.models.tape import part_of
 from stillweb.harness.results.certificate import certify, write_certificate
 from stillweb.harness.results.summary import score_run, summarise
 from stillweb.harness.rubric.sidecar import Rubric
-from stillweb.harness.runs.cluster import RayEngine, make_engine
 from stillweb.harness.runs.display import PlainDisplay, SilentDisplay, describe
 from stillweb.harness.runs.engine import Job, LocalEngine, Outcome
 from stillweb.harness.runs.repeating import KnownEnds
 from stillweb.harness.runs.run_files import RunFiles, Settings
-from stillweb.harness.runs.runner import remaining_attempts, run_attempts, start_run
+from stillweb.harness.runs.runner import RayEngine, make_engine, remaining_attempts, run_attempts, start_run
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace, replace_events
 from stillweb.snapshots.errors import MissingCapability, StillwebError, UsageError

@@ -189,6 +189,7 @@ def ideas(m: ModuleType) -> None:
         context = Context(judge=Answers(mine), embedder=Words(), env=env)
         return m.score_idea(task, json.dumps(IDEA), context)
 
+    idea(m)
     all_won, one_lost = scored(), scored(SGI_JUDGE_MODEL_1="one")
     objective = all_won.detail["objective"]
     assert set(all_won.detail["votes"].values()) == {6}
@@ -295,33 +296,6 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
             ("1024 * 1024", "1000 * 1000"),
         ],
     ),
-    "harness/benchmarks/sgi/idea_formulas.py": (
-        idea,
-        [
-            ("(cosine(a, b) * 10)", "(cosine(a, b))"),
-            ("(1 - sum(", "(sum("),
-            ("/ len(vectors)) * 10", ") * 10"),
-            ("/ len(SECTIONS) * 10", "/ 5 * 10"),
-            ("> 10]", "> 11 - 99]"),
-            ("- 0.2) * 10", ") * 10"),
-            ("characters - 700", "characters - 600"),
-            ("300 - characters", "200 - characters"),
-            ("0) / 100, 10.0)", "0) / 100, 99.0)"),
-            ("if characters == 0", "if characters == -1"),
-            ("0.2 * complete", "0.3 * complete"),
-            ("0.4 * (10 - repeated)", "0.4 * repeated"),
-            ("0.4 * (10 - long)", "0.5 * (10 - long)"),
-            ("0.6 * jaccard", "0.5 * jaccard"),
-            ("0.4 * text", "0.5 * text"),
-            ("len(a & b) / len(a | b)", "len(a & b) / len(a)"),
-            ("sorted(listed) if faithful else listed", "listed"),
-            ("sorted(listed) if faithful else listed", "sorted(listed)"),
-            ('(4 if dimension == "novelty" else 3)', "3"),
-            ('(4 if dimension == "novelty" else 3)', "4"),
-            ("if votes <= 2", "if votes <= 1"),
-            ("if votes <= 2", "if votes <= 3"),
-        ],
-    ),
     "harness/benchmarks/sgi/wet.py": (
         wet,
         [
@@ -407,13 +381,35 @@ SOURCES: dict[str, tuple[Check, list[tuple[str, str]]]] = {
     "harness/benchmarks/sgi/idea.py": (
         ideas,
         [
+            ("(cosine(a, b) * 10)", "(cosine(a, b))"),
+            ("(1 - sum(", "(sum("),
+            ("/ len(vectors)) * 10", ") * 10"),
+            ("/ len(SECTIONS) * 10", "/ 5 * 10"),
+            ("> 10]", "> 11 - 99]"),
+            ("- 0.2) * 10", ") * 10"),
+            ("characters - 700", "characters - 600"),
+            ("300 - characters", "200 - characters"),
+            ("0) / 100, 10.0)", "0) / 100, 99.0)"),
+            ("if characters == 0", "if characters == -1"),
+            ("0.2 * complete", "0.3 * complete"),
+            ("0.4 * (10 - repeated)", "0.4 * repeated"),
+            ("0.4 * (10 - long)", "0.5 * (10 - long)"),
+            ("0.6 * jaccard", "0.5 * jaccard"),
+            ("0.4 * text", "0.5 * text"),
+            ("len(a & b) / len(a | b)", "len(a & b) / len(a)"),
+            ("sorted(listed) if faithful else listed", "listed"),
+            ("sorted(listed) if faithful else listed", "sorted(listed)"),
+            ('(4 if dimension == "novelty" else 3)', "3"),
+            ('(4 if dimension == "novelty" else 3)', "4"),
+            ("if votes <= 2", "if votes <= 1"),
+            ("if votes <= 2", "if votes <= 3"),
             ("(values[name] * 10 + 100.0 *", "(values[name] + 100.0 *"),
             ("(values[name] * 10 + 100.0 *", "(values[name] * 10 + 10.0 *"),
             ('== "win")) / 2', '== "win"))'),
             ('== "win"', '!= "lose"'),
             ("sum(values.values()) / 4", "sum(values.values()) / 5"),
-            ("0.5 * formulas.distance(embedder, text, known)", "formulas.distance(embedder, text, known)"),
-            ("0.5 * formulas.distance(embedder, text, known) + ", ""),
+            ("0.5 * distance(embedder, text, known)", "distance(embedder, text, known)"),
+            ("0.5 * distance(embedder, text, known) + ", ""),
             ('("A" if ballot["swapped"] else "B")', '"B"'),
             ("(generated, original) if swapped", "(original, generated) if swapped"),
             ("for swapped in (False, True)", "for swapped in (False,)"),

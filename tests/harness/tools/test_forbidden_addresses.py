@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.tools import browser_reply
+from stillweb.harness.tools import browser_session
 from stillweb.proxy.browser.errors import forbidden_scheme
 from stillweb.snapshots.view import View, view_address
 from tests.harness.tools.browsed import Browsed, Call, browsed
@@ -102,7 +102,7 @@ def test_a_page_does_not_get_there(
     call: Call, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        browser_reply, "GIVEN_MS", 1_500
+        browser_session, "GIVEN_MS", 1_500
     )  # Playwright waits for the frame that Chromium refused
     for url in (f"file://{folder}/secret.html", "about:version" if "open" in way else "chrome://version/"):
         call("browser_navigate", url=SITE)

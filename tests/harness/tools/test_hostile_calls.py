@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.tools import Toolset, browser_actions, browser_session, browser_tabs, browser_text
+from stillweb.harness.tools import Toolset, browser, browser_session, browser_text
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.toolset import ToolSession
 from stillweb.proxy.browser import settle
@@ -106,7 +106,7 @@ def test_a_call_that_would_end_or_hold_up_all_is_refused(
     one, other = sessions
     calls, told = CALLS[name]
     if name.endswith("for ever"):
-        for module in (browser_text, browser_actions):
+        for module in (browser_text, browser):
             monkeypatch.setattr(module, "MATCHING_SECONDS", 1.0)
 
     async def play() -> str:
@@ -288,7 +288,7 @@ def test_what_a_page_does_in_a_loop_is_bounded_and_told(
     told: str,
 ) -> None:
     monkeypatch.setattr(settle, "MOST_REQUESTS", 40)
-    monkeypatch.setattr(browser_tabs, "MOST_REQUESTS", 40)
+    monkeypatch.setattr(browser_session, "MOST_REQUESTS", 40)
     monkeypatch.setattr(browser_session, "MOST_DOWNLOADS", 5)
     toolset, runner, folder = tools
 

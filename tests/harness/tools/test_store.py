@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.harness.runs.given_text import GivenText
+from stillweb.harness.runs.tool_setup import GivenText
 from stillweb.harness.tools import Toolset
 from stillweb.harness.tools.contract import ToolResult
 from stillweb.harness.tools.store import Store, first_alike

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
+from stillweb.harness.benchmarks.sgi.idea import DIMENSIONS
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.benchmarks.sgi import idea_formulas as formulas
+from stillweb.harness.benchmarks.sgi import idea as formulas
 from stillweb.harness.benchmarks.sgi.idea import official_reading, official_votes, parse_idea, parse_votes
 from stillweb.harness.scoring import Context, JudgeFailed, Score, score
 from stillweb.harness.task import Task

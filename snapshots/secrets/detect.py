@@ -29,8 +29,12 @@ from stillweb.snapshots.cache import cached
 from stillweb.snapshots.words import texts_in
 
 # A format begins at the start of a word, or right after an escape (`\n`, `\u003d`, `%3D`), whose letters are no part
-# of the word. In Telegram's paths the bot's token follows "/bot".
-_EDGE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot))"
+# of the word. In Telegram's paths the bot's token follows "/bot". In protobuf a text follows its length, which may be a
+# letter, and its field's tag: a control character, or a quote for the fourth.
+_EDGE = (
+    r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=/bot)"
+    r'|(?<=[\x00-\x08\n-\x0c\x0e-\x1f"][A-Za-z0-9_-]))'
+)
 # Pseudonyms in older snapshots lack the proof at the end.
 # The pattern of a JSON web token begins with what its page can read, at an edge: else a body of "eyJeyJ…" takes the square of its length.
 _JWT = r"[A-Za-z0-9_-]+\.(?:eyJ[A-Za-z0-9_-]+\.)?"
@@ -479,11 +483,20 @@ def _writings(word: str) -> Iterator[bytes]:
 
 # Lower-case strings: every name of a secret contains one of them, in an answer (`_GIVEN`) or a request (`_SENT`).
 _GIVEN = Literals(
-    (*_WORDS, *_COMPOUND, b"session_key", b"sessionkey", b"accountkey", b"account_key", b"connectionstring")
+    (
+        *_WORDS,
+        *_COMPOUND,
+        b"set-cookie",
+        b"session_key",
+        b"sessionkey",
+        b"accountkey",
+        b"account_key",
+        b"connectionstring",
+    )
 )
 _SENT = Literals(
     (*_WORDS, b"pass", b"key", b"sig", b"sess", b"sid", b"auth", b"credential", b"ticket", b"hmac", b"bearer", b"otp", b"mdp",
-     b"cvv", b"cvc", b"phrase", b"appid", b"amz", b"code", b"connection", b"pw", b"psw", b"pin", b"clave", b"parola",
+     b"cookie", b"cvv", b"cvc", b"phrase", b"appid", b"amz", b"code", b"connection", b"pw", b"psw", b"pin", b"clave", b"parola",
      *(written for word in _FOREIGN for written in _writings(word)))
 )  # fmt: skip
 # What else the name of a secret in an address may end with, before "=": its last letters, which are found five times as quickly.
@@ -620,10 +633,16 @@ def named_secrets(data: bytes, *, sent: bool) -> Iterator[NamedSecret]:
             begin = pair
         name = _ESCAPE.sub(lambda m: chr(int(m[1], 16)), data[begin:end].decode("utf-8", "replace"))
         name = variables.get(name, name)
-        if not _strength(name):
+        cookies = name[-6:].lower() == "cookie" and _COOKIES.search(plain_name(name))
+        if not cookies and not _strength(name):
             continue
         values = _in_query(data, end, name) if address else _values(data, begin, end, done, name, sent=sent)
         for found in values:
+            if cookies:
+                for one in _in_cookies(data, found, only_first=bool(cookies[1])):
+                    done = max(end, found.end)
+                    yield one
+                continue
             scheme = _SCHEME.match(found.value)
             if scheme is not None and found.start + scheme.end() < found.end:
                 found = NamedSecret(name, found.value[scheme.end() :], found.start + scheme.end(), found.end)
@@ -634,6 +653,20 @@ def named_secrets(data: bytes, *, sent: bool) -> Iterator[NamedSecret]:
             if found.start >= done and judge(found.name, found.value):
                 done = max(end, found.end)
                 yield found
+
+
+_COOKIES = re.compile(r"(?:^|_)(set_)?cookie$")
+_COOKIE = re.compile(rb"([^=;,\s\"'\\]{1,200})=([^;,\s\"'\\]{1,4096})")
+
+
+def _in_cookies(data: bytes, field: NamedSecret, *, only_first: bool) -> Iterator[NamedSecret]:
+    """Yield the secrets in a field of cookies; in `Set-Cookie` only the first pair is one."""
+    for pair in _COOKIE.finditer(data, field.start, field.end):
+        name, value = (part.decode("utf-8", "replace") for part in pair.groups())
+        if looks_drawn(value) and secret_cookie(name, value):
+            yield NamedSecret(name, value, *pair.span(2))
+        if only_first:
+            return
 
 
 def _places(data: bytes, variables: dict[str, str], *, sent: bool) -> Iterator[tuple[int, int]]:
@@ -941,11 +974,16 @@ def _attribute(found: re.Match[bytes]) -> str:
 
 # -- paths
 
+# Before the token of a link that was sent by mail
+_MAILED = re.compile(
+    r"magic[-_]?link|unsubscribe|(?:verify|confirm|activate|verification|confirmation|activation)(?:[-_]?e?mail)?",
+    re.I,
+)
 _HOOKS = re.compile(r"(?:web)?hooks?\b|incomingwebhook|webhookb2", re.I)
 
 
 def in_path(path: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of secret segments in a URL without its query: after a secret's name, or in a webhook."""
+    """Yield start and end of secret segments in a URL without its query: after a secret's name, in a webhook, in a mailed link."""
     scheme = path.find("://")
     at = path.find("/", scheme + 3 if scheme >= 0 else 0)
     hooked, before = scheme >= 0 and _HOOKS.match(path, scheme + 3) is not None, ""
@@ -954,7 +992,7 @@ def in_path(path: str) -> Iterator[tuple[int, int]]:
         segment = path[at + 1 : end if end >= 0 else len(path)]
         if (
             len(segment) >= 16
-            and (hooked or _strength(before))
+            and (hooked or _strength(before) or _MAILED.fullmatch(before))
             and looks_drawn(segment)
             and not _says_nothing(segment)
         ):

@@ -339,7 +339,7 @@ class Redactor:
             return _ITEM.sub(self._subprotocol, self._text(value))
         if ("=" in value or "@" in value) and "://" in value:
             return self.url(value)
-        if "=" in value and ("?" in value or lower in ("location", "content-location", "link", "refresh")):
+        if ("=" in value and "?" in value) or lower in ("location", "content-location", "link", "refresh"):
             return self.url(value)  # HX-Redirect and others have a URL without a host
         if '"' in value:  # JSON
             value = self._learn_text(value.encode("utf-8", "surrogateescape"), sent=True).decode(

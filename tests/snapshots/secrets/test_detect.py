@@ -265,6 +265,9 @@ def test_a_password_in_any_language_whether_its_name_is_escaped(name: str, depth
         ("http://a.test/x?sas={}", True),
         ("http://a.test/invite/{}", True),
         ("http://a.test/invites/{}/rules", False),
+        ("http://a.test/magic-link/{}", True),
+        ("http://a.test/verify-email/{}?next=1", True),
+        ("http://a.test/confirmed/{}", False),
         ("http://a.test/x?appid={}", True),
         ("http://a.test/x?appkey={}", True),
         ("http://a.test/x?queryKey={}", False),
@@ -335,6 +338,45 @@ def test_a_password_is_found_in_a_message_with_lengths(name: str, word: str) -> 
     stored = sent(before + word.encode() + after, "application/octet-stream").partition(b" ")[2]
     assert stored.startswith(before + PREFIX.encode())
     assert stored.endswith(after)
+
+
+@pytest.mark.parametrize("field", range(1, 5))
+@pytest.mark.parametrize("size", [43, 48, 65, 95, 97, 122, 300])
+def test_a_key_is_found_after_its_length_in_protobuf(field: int, size: int) -> None:
+    key = "sk-" + "or-v1-" + "0123456789abcdef" * 4
+    said = (key + " " * size)[: max(size, len(key))]
+    length = bytes([len(said) & 127 | 128, len(said) >> 7]) if len(said) > 127 else bytes([len(said)])
+    message = b"\x08\x01" + bytes([field << 3 | 2]) + length + said.encode()
+    for stored in (given(message, "application/x-protobuf"), sent(message, "application/grpc-web+proto")):
+        assert key.encode() not in stored
+
+
+@pytest.mark.parametrize(
+    ("field", "kept"),
+    [
+        ('{{"headers": {{"Set-Cookie": "lang=en; sid={}"}}}}', True),  # its attributes are no cookies
+        ('{{"headers": {{"set-cookie": ["sid={}; Path=/", "lang=en"]}}}}', False),
+        ('{{"content": [{{"text": "{{\\"set-cookie\\": \\"sid={}; Path=/\\"}}"}}]}}', False),
+        ("HTTP/1.1 200 OK\nSet-Cookie: sid={}; Path=/\n", False),
+        ("HTTP/1.1 200 OK\nSet-Cookie: sid=early-years-2026; Version={}\n", True),
+    ],
+)
+def test_cookies_are_found_among_header_fields_in_an_answer(field: str, kept: bool) -> None:
+    assert (DRAWN.encode() in given(field.format(DRAWN).encode(), "application/json")) is kept
+
+
+def test_cookies_that_a_client_sends_on_are_found() -> None:
+    stored = sent(f'{{"headers": {{"Cookie": "lang=en; sid={DRAWN}; auth={DRAWN[::-1]}"}}}}'.encode())
+    assert b'"lang=en; sid=' in stored
+    assert not any(one.encode() in stored for one in (DRAWN, DRAWN[::-1]))
+
+
+@pytest.mark.parametrize("name", ["Location", "Content-Location"])
+def test_a_redirect_has_the_pseudonym_of_the_path_that_it_leads_to(name: str) -> None:
+    redactor = Redactor(b"k" * 32)
+    ((_, stored),) = redactor.headers(((name, f"/magic-link/{DRAWN}"),))
+    assert f"http://a.test{stored}" == redactor.url(f"http://a.test/magic-link/{DRAWN}")
+    assert DRAWN not in stored
 
 
 BOT = "NDg2" + DRAWN[:20] + ".Gh1jK2." + DRAWN + DRAWN

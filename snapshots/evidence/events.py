@@ -275,10 +275,6 @@ def between(places: Sequence[int], since: int, until: int) -> Sequence[int]:
     return places[bisect_left(places, since) : bisect_left(places, until)]
 
 
-# Events of one type by what they did, each with how often it happened, in the order of their last times
-Distinct = dict[int, tuple[Event, int]]
-
-
 class History:
     """The events of one session at one site, in order. A place is a number of events: what came before the event of that number.
 
@@ -288,7 +284,6 @@ class History:
     __slots__ = (
         "__weakref__",
         "_chains",
-        "_distinct",
         "_files",
         "_keys",
         "_places",
@@ -310,7 +305,6 @@ class History:
         self._places: dict[str, array[int]] = {}  # by type
         self._chains: dict[str, array[int]] = {}  # the same as `marks`, of one type alone
         self._keys: dict[int, array[int]] = {}  # places by key
-        self._distinct: dict[str, tuple[int, Distinct]] = {}  # by type, of so many of its events
         for event in events:
             self.add(event)
 
@@ -357,10 +351,7 @@ class History:
             self.marks.pop()
             if event.kind == "asset":
                 self._files -= event.done
-            places = self._places[event.type]
-            places.pop()
-            if self._distinct.get(event.type, (0,))[0] > len(places):
-                del self._distinct[event.type]
+            self._places[event.type].pop()
             self._chains[event.type].pop()
             self._keys[event.key].pop()
             if self.doubts and self.doubts[-1] == len(self.events):
@@ -392,27 +383,6 @@ class History:
         places = self._places.get(kind, ())
         end = bisect_left(places, place)
         return [self.events[p] for p in places[max(0, end - most) : end]]
-
-    def distinct(self, kind: str, place: int) -> Distinct:
-        """Return the events of one type before `place` that did different things."""
-        places = self._places.get(kind, ())
-        end = bisect_left(places, place)
-        counted, found = self._distinct.get(kind, (0, {}))
-        if counted > end:
-            counted, found = 0, {}
-        for p in places[counted:end]:
-            event = self.events[p]
-            _, times = found.pop(event.done, (event, 0))
-            found[event.done] = event, times + 1
-        self._distinct[kind] = end, found
-        return found
-
-    def sequence(self, events: Distinct, place: int) -> list[int]:
-        """Return what `events`, some of those of one type, did before `place`, in order."""
-        types = {event.type for event, _ in events.values()}
-        places = {p for event, _ in events.values() for p in between(self.asked(event.key), 0, place)}
-        found = [self.events[p] for p in sorted(places)]
-        return [event.done for event in found if event.type in types and event.done in events]
 
     def places(self, kinds: Iterable[str], since: int, until: int) -> list[int]:
         """Return the places of the events of some types that lie between two places, in order."""

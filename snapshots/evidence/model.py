@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from stillweb.snapshots.cache import cached
 from stillweb.snapshots.evidence import priors
-from stillweb.snapshots.evidence.events import REFUSED, SAY, Distinct, Event, History, between
+from stillweb.snapshots.evidence.events import REFUSED, SAY, Event, History, between
 from stillweb.snapshots.evidence.reductions import BY_ANSWERS, REDUCERS, Reducer
 from stillweb.snapshots.identity.keys import mix
 from stillweb.snapshots.secrets.redact import PREFIX
@@ -42,6 +42,7 @@ EMPTY: Chosen = ()
 KEPT = 1 << 15  # types and parts of requests for which it is remembered what they mean for the answers
 CARRIED = 1 << 16  # things that folds of live histories keep, some 300 bytes each
 FOLDED = 1 << 18  # events of folded histories, some 100 bytes each, and states of observations that are kept
+COMPARED = 64  # events of a type, the last ones, that are compared with recorded ones
 SAMPLED = 16  # answers that tell which words are usual
 # parameters whose values name things; numbers of a path are called #0 …
 _NAMING = re.compile(r"#\d+|.*(?:id|pk)", re.IGNORECASE)
@@ -946,7 +947,8 @@ def _sent(t: str, o: Observation) -> set[str]:
 
 def _sent_with(t: str, history: History, place: int) -> set[str]:
     """Return the words that were sent with the events of a type before `place`."""
-    return {word for event, _ in history.distinct(t, place).values() for word in _said(event)}
+    events = {event.done: event for event in history.of(t, place, COMPARED)}
+    return {word for event in events.values() for word in _said(event)}
 
 
 def _said(event: Event) -> set[str]:
@@ -962,15 +964,13 @@ def words_of(text: str) -> set[str]:
 
 def _apart(t: str, target: Event, here: tuple[History, int], there: tuple[History, int]) -> float:
     """Return the share of the reductions, of types counted whole or by ids, in which one type left two pasts apart."""
-    ours, theirs = here[0].distinct(t, here[1]), there[0].distinct(t, there[1])
-    share = _share_apart(here, ours, there, theirs)
     named = _naming(target)
-    own, their_own = (
-        {d: one for d, one in every.items() if not _elsewhere(one[0], named)} for every in (ours, theirs)
-    )
-    if len(own) < len(ours) or len(their_own) < len(theirs):
+    ours, theirs = (history.of(t, place, COMPARED) for history, place in (here, there))
+    share = _share_apart(ours, theirs)
+    if named and share:
         scoped = _scoped(t, target)
-        share = (1 - scoped) * share + scoped * _share_apart(here, own, there, their_own)
+        own, their_own = ([e for e in events if not _elsewhere(e, named)] for events in (ours, theirs))
+        share = (1 - scoped) * share + scoped * _share_apart(own, their_own)
     return share
 
 
@@ -989,19 +989,13 @@ def _elsewhere(event: Event, named: Mapping[str, str]) -> bool:
     return set(event.ids).isdisjoint(named.values()) and any(n in named for n, _ in event.parameters)
 
 
-def _share_apart(
-    here: tuple[History, int], ours: Distinct, there: tuple[History, int], theirs: Distinct
-) -> float:
+def _share_apart(ours: list[Event], theirs: list[Event]) -> float:
     """Return the share of the reductions that tell some events of two pasts apart."""
-    alike, last = ours.keys() == theirs.keys(), next(reversed(ours), 0) == next(reversed(theirs), 0)
-    often = alike and all(ours[done][1] == times for done, (_, times) in theirs.items())
-    if last and often and here[0].sequence(ours, here[1]) == there[0].sequence(theirs, there[1]):
+    here, there = ([event.done for event in events] for events in (ours, theirs))
+    if here == there:
         return 0.0
-    share = (
-        priors.ALIKE["sequence"]
-        + priors.ALIKE["last of each"] * (not last)
-        + priors.ALIKE["set"] * (not alike)
-    )
+    last, every = priors.ALIKE["last of each"], priors.ALIKE["set"]
+    share = priors.ALIKE["sequence"] + last * (here[-1:] != there[-1:]) + every * (set(here) != set(there))
     return share / sum(priors.ALIKE.values())
 
 

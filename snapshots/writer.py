@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stillweb.snapshots._os.gc_tuning import rare_collection
 from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.processes import rare_collection
 from stillweb.snapshots._os.random_access import FileSource
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.capture_account import OTHER, CaptureAccount, LinesOnDisk

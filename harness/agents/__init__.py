@@ -42,8 +42,8 @@ class Agent(Protocol):
 # kind -> module, class, and the option that stands behind the kind's colon
 _OPTIONED = {
     "openai": ("openai", "OpenAIAgent", "model"),
-    "anthropic": ("providers", "AnthropicAgent", "model"),
-    "gemini": ("providers", "GeminiAgent", "model"),
+    "anthropic": ("openai", "AnthropicAgent", "model"),
+    "gemini": ("openai", "GeminiAgent", "model"),
     "command": ("command", "CommandAgent", "command"),
 }
 _KINDS = ("script", "predictions", *_OPTIONED)

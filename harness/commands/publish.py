@@ -30,8 +30,7 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
     stillweb publish published/run1 --open -o run1      to check or report it
     """
     from stillweb.api import publish
-    from stillweb.harness.export.published import open_published
-    from stillweb.harness.export.published import publish as write_published
+    from stillweb.harness.export.publication import open_published, publish_run
 
     if (to is None) == (out is None):
         raise click.UsageError("give --to or -o")
@@ -46,6 +45,6 @@ def command(source: Path, to: str | None, replace: bool, out: Path | None, opens
     if opens:
         click.echo(f"{out}: {pluralize(open_published(source, out), 'file')} decrypted; don't publish it")
         return
-    count, encrypted = write_published(source, out)
+    count, encrypted = publish_run(source, out)
     note = f", {encrypted} of them encrypted as the task set is" if encrypted else ""
     click.echo(f"{out}: {pluralize(count, 'file')}{note}")

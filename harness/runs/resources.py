@@ -124,8 +124,7 @@ class RunResources:
         judges = judge_endpoints(self.settings.env, self.tasks.values())
         if needs is None and not judges:
             return
-        from stillweb.harness.models.client import Judge
-        from stillweb.harness.models.providers import client_of
+        from stillweb.harness.models.client import Judge, client_of
         from stillweb.harness.models.tape import Tape
 
         path, forked = self.files.tape(self.settings), self.settings.fork

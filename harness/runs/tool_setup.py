@@ -13,7 +13,6 @@ from stillweb.harness.trace import SURENESS
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.errors import DamagedInput
 from stillweb.snapshots.http import charsets
-from stillweb.snapshots.text import html_text
 from stillweb.snapshots.text.text import HTML, PDF, READ, kind_of, unpack_body
 
 if TYPE_CHECKING:
@@ -226,6 +225,8 @@ def _page(mime: str) -> bool:
 
 
 def _words(html: str) -> str:
+    from stillweb.snapshots.text import html_text  # of an extra
+
     tree = html_text.parse(html)
     if tree is None:
         return ""

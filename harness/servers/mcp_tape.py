@@ -26,7 +26,7 @@ from urllib.parse import quote, urlsplit
 import rfc8785
 
 from stillweb.harness._parsing import strict_json
-from stillweb.harness.servers.mcp_words import META
+from stillweb.harness.servers.mcp import META
 from stillweb.harness.tools.reader_common import miss_response
 from stillweb.harness.tools.store import Store, Visit
 from stillweb.snapshots.capture import Exchange

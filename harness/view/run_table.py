@@ -25,7 +25,7 @@ from stillweb.harness.scoring import MEASURED
 from stillweb.harness.task import Task
 from stillweb.harness.trace import Counts, Trace, sum_counts
 from stillweb.snapshots._os.cache import cache_dir
-from stillweb.snapshots._os.gc_tuning import rare_collection
+from stillweb.snapshots._os.processes import rare_collection
 from stillweb.snapshots.errors import StillwebError
 from stillweb.snapshots.warc.appending import write_whole
 from stillweb.snapshots.words import whole_number

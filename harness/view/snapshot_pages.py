@@ -149,7 +149,7 @@ class SnapshotPages:
         if view is None:
             raise NotFound(f"{id_}: no view of {name}")
         from stillweb.proxy.browser.steps import to_yaml
-        from stillweb.proxy.explore.graph_layout import fields
+        from stillweb.proxy.explore.graph import fields
 
         problems: list[str] = []
 
@@ -384,7 +384,7 @@ class SnapshotPages:
         return self._render("misses.html", name, f"Misses of runs on {name}", misses=found, left=left)
 
     def graph(self, name: str, query: Mapping[str, str]) -> Page:
-        from stillweb.proxy.explore.graph_layout import CARD, trees
+        from stillweb.proxy.explore.graph import CARD, trees
 
         snapshot = self._open(name)
         return self._render("map.html", name, f"Map of {name}", trees=trees(snapshot), card=CARD)

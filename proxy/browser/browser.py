@@ -26,8 +26,7 @@ from urllib.parse import unquote, urlsplit
 from playwright._impl._errors import TargetClosedError
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.bounded_evaluate import SECONDS
-from stillweb.proxy.browser.errors import first_line
+from stillweb.proxy.browser.errors import SECONDS, first_line
 from stillweb.proxy.net.addresses import with_session
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.snapshots.dates import iso_date, parse_timestamp

@@ -15,11 +15,11 @@ from urllib.parse import urljoin
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.errors import (
     AmbiguousElement,
     PageFailed,
     UnusableElement,
+    answered,
     first_line,
     forbidden_scheme,
 )

@@ -1,9 +1,13 @@
-"""The errors of pages that could not be loaded, and of steps that could not be done."""
+"""The errors of pages that could not be loaded, and of steps that could not be done; and the wait for a page's answer."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from stillweb.snapshots.errors import StillwebError
 
@@ -46,3 +50,22 @@ def first_line(error: PlaywrightError) -> str:
     """Return the part of Playwright's message that says what is wrong."""
     line = next((part for part in error.message.splitlines() if part.strip()), "unknown error")
     return re.sub(r"^[A-Z]\w+\.\w+: ", "", line.strip())
+
+
+SECONDS = 60.0  # a page that is silent for so long is stuck, never only slow
+
+T = TypeVar("T")
+
+
+async def answered(asked: Awaitable[T]) -> T:
+    """Return the page's answer.
+
+    Raises Playwright's Error if the page is gone, and its TimeoutError if a script holds the page up for
+    `SECONDS`.
+    """
+    try:
+        return await asyncio.wait_for(asked, SECONDS)
+    except TimeoutError as error:
+        raise PlaywrightTimeout(
+            f"the page did not answer within {SECONDS:g} s: one of its scripts is blocking it"
+        ) from error

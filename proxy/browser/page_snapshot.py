@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.bounded_evaluate import SECONDS, answered
+from stillweb.proxy.browser.errors import SECONDS, answered
 
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Locator, Page

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.bounded_evaluate import answered
+from stillweb.proxy.browser.errors import answered
 from stillweb.proxy.browser.newest import Newest
 from stillweb.proxy.net.stream_idle import Silence
 from stillweb.proxy.replay.misses import MARKED

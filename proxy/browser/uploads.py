@@ -15,8 +15,7 @@ from mimetypes import MimeTypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.proxy.browser.bounded_evaluate import answered
-from stillweb.proxy.browser.errors import PageFailed
+from stillweb.proxy.browser.errors import PageFailed, answered
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.secrets.detect import known_formats
 from stillweb.snapshots.words import pluralize

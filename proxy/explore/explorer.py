@@ -23,11 +23,10 @@ from urllib.parse import urldefrag, urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.bounded_evaluate import answered
 from stillweb.proxy.browser.browser import BrowserHost
 from stillweb.proxy.browser.capture_view import Recording, Visitor
 from stillweb.proxy.browser.driver import Driver
-from stillweb.proxy.browser.errors import AmbiguousElement, PageFailed, UnusableElement, first_line
+from stillweb.proxy.browser.errors import AmbiguousElement, PageFailed, UnusableElement, answered, first_line
 from stillweb.proxy.browser.page_checks import examine
 from stillweb.proxy.browser.page_snapshot import PageSnapshot, ViewRedactor, shows_pdf
 from stillweb.proxy.browser.running import run

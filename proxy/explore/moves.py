@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
-from stillweb.proxy.browser.bounded_evaluate import answered
+from stillweb.proxy.browser.errors import answered
 from stillweb.proxy.browser.page_snapshot import place_of
 from stillweb.snapshots.view import Step
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillweb.snapshots._os.gc_tuning import rare_collection
+from stillweb.snapshots._os.processes import rare_collection
 from stillweb.snapshots._os.random_access import ByteSource, MemorySource
 from stillweb.snapshots.capture import Capture
 from stillweb.snapshots.index.cdxj import Index, capture_line, sorted_lines

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from stillweb.snapshots import notes
-from stillweb.snapshots._os.fork_pool import can_fork
+from stillweb.snapshots._os.processes import can_fork
 from stillweb.snapshots._os.random_access import ByteSource, FileSource, hash_place
 from stillweb.snapshots.identity.keys import Key
 from stillweb.snapshots.index.fast_path import SwiftPairs

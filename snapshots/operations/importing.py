@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from stillweb.snapshots._os.gc_tuning import rare_collection
+from stillweb.snapshots._os.processes import rare_collection
 from stillweb.snapshots.capture import Capture, Exchange
 from stillweb.snapshots.contents.capture_account import CaptureAccountOnDisk
 from stillweb.snapshots.dates import EPOCH, parse_timestamp

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.servers.mcp_words import tool_descriptions
-from stillweb.harness.servers.stateless import REVISION
+from stillweb.harness.servers.mcp import REVISION, tool_descriptions
 from stillweb.harness.tools import Toolset, load
 from stillweb.snapshots.snapshot import Snapshot
 from tests.interop.readers import ROOT

@@ -86,7 +86,4 @@ def test_one_module_starts_browsers() -> None:
                         isinstance(value, ast.Name) and value.id == "click"
                     ):  # which opens a file for a person
                         found.add(path.relative_to(root).as_posix())
-    assert found == {
-        "browser/browser.py",
-        "demo/make_pdfs.py",
-    }  # the second makes the demo's files, and is run by hand
+    assert found == {"browser/browser.py"}

@@ -20,8 +20,8 @@ from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 import stillweb
 from stillweb.harness.drills import drill
+from stillweb.harness.servers.mcp import META
 from stillweb.harness.servers.mcp_tape import Tape, request_of
-from stillweb.harness.servers.mcp_words import META
 from stillweb.harness.tools import Toolset
 from stillweb.proxy.browser import driver
 from stillweb.proxy.browser.running import run

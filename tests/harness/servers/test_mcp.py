@@ -19,8 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.memory import create_connected_server_and_client_session
 
 from stillweb.harness.servers import mcp
-from stillweb.harness.servers.mcp import make_app, make_server, serve
-from stillweb.harness.servers.mcp_words import tool_descriptions
+from stillweb.harness.servers.mcp import make_app, make_server, serve, tool_descriptions
 from stillweb.harness.servers.stdin import _AHEAD, _PIECE, Lines
 from stillweb.harness.tools import Toolset, load
 from stillweb.snapshots.errors import MissingCapability, UsageError

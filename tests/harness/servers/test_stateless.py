@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from stillweb.harness.servers.mcp import make_app
-from stillweb.harness.servers.stateless import (
+from stillweb.harness.servers.mcp import (
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
     REVISION,
     UNSUPPORTED_VERSION,
     StatelessHandler,
     envelope,
+    make_app,
 )
 from stillweb.harness.tools import ToolResult, Toolset, load
 from stillweb.harness.tools.store import Visit

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stillweb.harness.servers.mcp_words import prompt
+from stillweb.harness.servers.mcp import prompt
 from stillweb.harness.tools import ToolResult, Toolset, load
 from stillweb.harness.tools.fetch import FetchTool, cut
 from stillweb.snapshots.snapshot import Snapshot

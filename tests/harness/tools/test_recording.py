@@ -14,7 +14,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from stillweb.harness.servers.mcp_words import prompt
+from stillweb.harness.servers.mcp import prompt
 from stillweb.harness.tools import Toolset
 from stillweb.harness.tools.recording import RecordingToolset, recording_toolset
 from stillweb.proxy import Authority

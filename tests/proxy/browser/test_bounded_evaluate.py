@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stillweb.proxy.browser import bounded_evaluate
+from stillweb.proxy.browser import errors
 from stillweb.proxy.browser.browser import complete
 from stillweb.proxy.browser.capture_view import Fetcher, FetchResult
 from stillweb.proxy.browser.settle import SettleTimeouts
@@ -27,7 +27,7 @@ PAGES = {
 def test_a_page_that_is_held_up_is_given_up(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_evaluate, "SECONDS", 1.0)
+    monkeypatch.setattr(errors, "SECONDS", 1.0)
     profile = complete(Profile())
 
     async def fetch(fetcher: Fetcher, url: str) -> list[FetchResult]:

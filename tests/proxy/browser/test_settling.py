@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.proxy.browser import bounded_evaluate, driver, settle
+from stillweb.proxy.browser import driver, errors, settle
 from stillweb.proxy.browser.capture_view import Fetcher
 from stillweb.proxy.browser.settle import SettleTimeouts, Traffic
 from stillweb.proxy.record.recorder import Recorder
@@ -136,7 +136,7 @@ def test_a_page_that_loops_is_recorded_within_bounds(
     monkeypatch.setattr(settle, "MOST_REQUESTS", 40)
     monkeypatch.setattr(driver, "MOST_DOWNLOADS", 5)
     monkeypatch.setattr(driver, "MOST_DIALOGS", 10)
-    monkeypatch.setattr(bounded_evaluate, "SECONDS", 1 if page == "/endless" else 20)
+    monkeypatch.setattr(errors, "SECONDS", 1 if page == "/endless" else 20)
     patience = SettleTimeouts(real=2) if page == "/endless" else SettleTimeouts()
     with serve(answer) as site, Writer.open(tmp_path / "s") as writer, Recorder(writer) as recorder:
         [result] = Fetcher(recorder, writer, patience=patience).fetch([site + page])

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from stillweb.proxy.explore.graph import Edge, Graph, Node, graph_uri
-from stillweb.proxy.explore.graph_layout import CARD, Card, brief, trees
+from stillweb.proxy.explore.graph import CARD, Card, Edge, Graph, Node, brief, graph_uri, trees
 from stillweb.snapshots.snapshot import Snapshot
 from stillweb.snapshots.view import Step, View, view_address
 from stillweb.snapshots.writer import Writer

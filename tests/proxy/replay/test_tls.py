@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from stillweb.proxy.replay.tls import browser
+from stillweb.proxy.replay.connection import browser
 
 SUITES = [0x1301, 0xC02B, 0x000A, 0x0A1A]  # those of RFC 8701 have the same byte twice
 

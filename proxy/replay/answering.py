@@ -102,7 +102,7 @@ if TYPE_CHECKING:
 
 STREAMED = 1 << 20  # stored bytes; a larger body is not held in memory
 CACHE_BYTES = 64 << 20
-MISSES_KEPT = 16 << 20  # approximate bytes of a session's remembered misses
+MISSES_KEPT = 1 << 20  # approximate bytes of a session's remembered misses
 LAST_FAILURES = 100
 # how a frozen page asks for an event stream again: how often, and the id of its last event
 AGAIN = re.compile(r"[?&]stillweb-stream=(\d{1,6})\.([^#&]*)(?=#|$)")

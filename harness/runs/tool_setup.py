@@ -11,7 +11,7 @@ from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.tools.store import first_alike
 from stillweb.harness.trace import SURENESS
 from stillweb.snapshots.capture import Capture
-from stillweb.snapshots.errors import DamagedInput
+from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.http import charsets
 from stillweb.snapshots.text.text import HTML, PDF, READ, kind_of, unpack_body
 
@@ -38,6 +38,7 @@ def make_toolset(snapshot: Any, settings: Settings) -> Any:
     )
 
 
+MOST_ASKED = 64 << 20  # bytes of the ledger of a program's requests, which its trace holds: 140,000 of them
 LONG = 1000  # characters of a response's text that is not repeated
 AGAIN = "(the text of an earlier call)"
 
@@ -77,20 +78,23 @@ async def program_access(
             timing=settings.timing or "none",
         )
         await asyncio.to_thread(gateway.start)
+
+        def requests() -> list[dict[str, Any]]:
+            if ledger.size > MOST_ASKED:
+                raise UsageError(f"its requests take more than {MOST_ASKED >> 20} MB of a ledger")
+            return request_events(ledger.entries(), given, given.evidence)
+
         try:
             gateway.set_default_session(session)
             address = gateway.proxy_url(session)
             environment = client_environment(address, gateway.ca_path, base={})
             if not isinstance(toolset, Toolset) or tools is None:
-                yield environment, lambda: request_events(ledger.entries(), given, given.evidence)
+                yield environment, requests
                 return
             async with serve_program(toolset, tools) as server:
                 environment["STILLWEB_MCP_URL"] = server.url
                 environment = with_no_proxy(environment, server.no_proxy.split(","))
-                yield (
-                    environment,
-                    lambda: [*request_events(ledger.entries(), given, given.evidence), *server.calls()],
-                )
+                yield environment, lambda: [*requests(), *server.calls()]
         finally:
             await asyncio.to_thread(gateway.close)
 

@@ -222,6 +222,11 @@ class Ledger:
         if carried:
             yield carried
 
+    @property
+    def size(self) -> int:
+        """The number of bytes written so far."""
+        return os.fstat(self._fd).st_size
+
     def misses(self) -> list[Entry]:
         """Return the misses, each once, in written order. Those that don't matter have `irrelevant` true."""
         return misses(self)

@@ -14,6 +14,7 @@ from stillweb.harness.agents import command, load_agent
 from stillweb.harness.agents.attempt import Limits
 from stillweb.harness.results.certificate import certify
 from stillweb.harness.results.summary import score_run
+from stillweb.harness.runs import tool_setup
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
@@ -154,6 +155,15 @@ def test_of_hosts_elsewhere_a_program_reaches_those_that_are_named_and_no_more(
     answer = read_trace(files.trace_path("one", 1)).last("answer")
     assert answer["text"].split() == served
     assert set(led) == {("model.test", 80), ("model.test", 11434), ("192.0.2.7", 8000), ("2001:db8::7", 8000)}
+
+
+def test_requests_without_an_end_are_an_attempt_that_failed(tmp_path, snapshot, monkeypatch):
+    monkeypatch.setattr(tool_setup, "MOST_ASKED", 10_000)
+    code = "import urllib.request as u\nfor _ in range(100): u.urlopen('http://shelf.example/birds').read()\nprint(42)"
+    files = program_run(tmp_path, snapshot, code, monkeypatch)
+    trace = read_trace(files.trace_path("one", 1))
+    assert trace.last("answer")["error"] == "its requests take more than 0 MB of a ledger"
+    assert trace.of("tool_call") == []
 
 
 def test_the_clock_of_each_attempt_begins_at_the_same_moment(tmp_path, snapshot, monkeypatch):

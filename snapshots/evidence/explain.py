@@ -40,12 +40,11 @@ NAMED = 4  # things that are named at most
 LONG = 60  # characters of the values of an event
 FEW = 3  # captures that are named
 LOOKED_AT = 400  # captures of a path, or of a host when the path has none
-# Units of about 2 µs that an explanation may take to rank captures, and again to compare them: on the event loop,
-# and of a request that a thread prepares.
+# Units of about 2 µs that it may take to rank captures, and again to compare them: on the event loop, and of a
+# request that a thread prepares. So long no other request waits.
 WORK, PREPARED = 1000, 2000
 EACH = 8  # units to look at a capture
 READ = 30  # to read its request
-STATE = 50  # to tell what had been done before it
 RULES = 80  # to look for the rules that join it
 TRIES = 24  # combinations of rules that are tried
 TOO_MANY = "too many names to compare them"
@@ -162,8 +161,8 @@ def _part(t: str, parts: Parts) -> str:
 def nearest(lookup: Lookup) -> list[NearCapture]:
     """Return the few captures that come nearest to what was asked, nearest first.
 
-    Time is linear in the request and bounded (`_Work`): the captures that look most like the request are compared
-    with it name by name, the rest only if there is work left.
+    Time is linear in the request and bounded: as many of those that look most like the request are compared with it name
+    by name as there is time for.
     """
     matcher = lookup.matcher
     assert matcher is not None
@@ -176,35 +175,31 @@ def nearest(lookup: Lookup) -> list[NearCapture]:
     def stored(capture: Capture) -> Request:
         return group.request(capture) if group.captures else Request(capture.method, capture.url)
 
-    captures = _most_alike(request, group.captures or _neighbours(matcher, request.url), stored)
+    work, mine = PREPARED if request.remembers else WORK, _size(request)
+    captures = _most_alike(request, group.captures or _neighbours(matcher, request.url), stored, work)
+    captures = captures[: max(FEW, work // (2 * mine))]
+    each = work // max(1, len(captures))
     same = [c for c in captures if c.key == lookup.key.canonical]
     sent = dict(_varied(same, matcher.peek))  # the fields that count
-    work = _Work(request)
-    mine = _size(request)
-    asked = parse(request) if work.takes(mine) else None
+    asked = parse(request) if mine <= each else None
     found: list[tuple[tuple[Any, ...], Capture, list[str | Values]]] = []
     for capture in captures:
-        text = capture.method, capture.exact
+        text, recorded = (capture.method, capture.exact), stored(capture)
         if text not in known:
-            recorded = stored(capture)
-            if asked is not None and work.takes(mine + _size(recorded)):
+            if asked is not None and mine + _size(recorded) <= each:
                 other = parse(recorded)
                 known[text] = list(differences(asked, other)), count_equal_leaves(asked.body, other.body)
-            elif not found:  # too long for names: at least one is told of
-                known[text] = [TOO_MANY] * (lookup.key.canonical != capture.key), 0
             else:
-                break
+                known[text] = [TOO_MANY] * (lookup.key.canonical != capture.key), 0
         own, alike = known[text]
         differs = own
         if not own and lookup.verdict == MISS:
             safe = capture.method in SAFE_METHODS
-            conditions = (capture.status, preconditions_of(stored(capture).headers)) if not safe else None
+            conditions = (capture.status, preconditions_of(recorded.headers)) if not safe else None
             fields = sent.get(capture.place, ())
             around = fields, conditions
             if around not in circumstances:
-                if circumstances and not work.takes(STATE):
-                    break
-                circumstances[around] = list(_circumstances(lookup, capture, stored(capture), fields))
+                circumstances[around] = list(_circumstances(lookup, capture, recorded, fields))
             differs = circumstances[around]
         weight = sum(_weight(difference) for difference in differs)
         # the very same request comes before any other, however much was done between the two
@@ -218,7 +213,7 @@ def nearest(lookup: Lookup) -> list[NearCapture]:
         seen_as = capture.method, capture.url, tuple(shown)
         if seen_as not in seen:
             rule, recorded = None, stored(capture)
-            if shown and asked is not None and work.takes(_rules_size(request) + _rules_size(recorded)):
+            if shown and asked is not None and max(map(_rules_size, (request, recorded))) <= work:
                 rule = rules_that_join(
                     request, recorded, builtin().rules, matcher.issued(request), tries=TRIES
                 )
@@ -229,20 +224,6 @@ def nearest(lookup: Lookup) -> list[NearCapture]:
         if len(out) == FEW:
             break
     return out
-
-
-class _Work:
-    """The work that an explanation may still do, in units of about 2 µs: no other request waits longer for it."""
-
-    def __init__(self, request: Request) -> None:
-        self._left = PREPARED if request.remembers else WORK
-
-    def takes(self, units: int) -> bool:
-        """Spend `units` and return True, or return False where fewer are left."""
-        if units > self._left:
-            return False
-        self._left -= units
-        return True
 
 
 def _size(request: Request) -> int:
@@ -261,20 +242,20 @@ def _names(request: Request) -> int:
 
 
 def _most_alike(
-    request: Request, captures: Iterable[Capture], stored: Callable[[Capture], Request]
+    request: Request, captures: Iterable[Capture], stored: Callable[[Capture], Request], work: int
 ) -> list[Capture]:
     """Return the captures sorted for comparison: those that share the longest beginning with the request first."""
-    ranked: list[tuple[tuple[bool, int, int], str, Place, Capture]] = []
-    work = _Work(request)
-    for capture in islice(captures, LOOKED_AT):
-        body = request.body if capture.method == request.method else b""
-        least = READ + len(body) // 1024 if body else 2
-        if not work.takes(least + len(capture.url) // 512) and len(ranked) >= FEW:
-            break
-        alike = same_start(body, stored(capture).body) if body else 0
-        order = not body and capture.method != request.method, -same_start(capture.url, request.url), -alike
-        ranked.append((order, capture.timestamp, capture.place, capture))
-    return [capture for *_, capture in sorted(ranked, key=lambda item: item[:3])]
+    body, method = request.body, request.method
+    looked_at = sorted(islice(captures, LOOKED_AT), key=lambda c: c.method != method)
+    if body:
+        looked_at = looked_at[: max(FEW, work // (READ + len(body) // 1024))]
+
+    def order(capture: Capture) -> tuple[Any, ...]:
+        alike = same_start(body, stored(capture).body) if body and capture.method == method else 0
+        start = -same_start(capture.url, request.url)
+        return not body and capture.method != method, start, -alike, capture.timestamp, capture.place
+
+    return sorted(looked_at, key=order)
 
 
 def _cut(differs: list[str]) -> list[str]:

@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 MOST_NOTES = 5
 # Controls, and the characters with Unicode's property Bidi_Control, which turn the order of the text after them
 UNSEEN = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_COMMANDS = re.compile(rf"\r(?!\n)|[{UNSEEN}]")
+# Characters that are not drawn (Unicode's Default_Ignorable_Code_Point), but for soft hyphens and what joins letters and emoji:
+# a name, an address or an answer with one looks like another. Joiners join nothing beside ASCII.
+_NOT_DRAWN = (
+    r"\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f"
+)
+_COMMANDS = re.compile(
+    rf"\r(?!\n)|[{UNSEEN}{_NOT_DRAWN}]|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+)
 _LINE_END = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # those of str.splitlines
 Advance = Callable[[int, int], None]  # (done, total)
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters are written out (`\\x1b`, `\\u202e`): a terminal takes them for commands."""
+    """Return a text whose control characters are written out (`\\x1b`, `\\u202e`), as are those that are not drawn."""
     return _COMMANDS.sub(_written, text)
 
 

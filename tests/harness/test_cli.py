@@ -163,8 +163,12 @@ def test_what_is_no_settings_file_is_told_in_a_line(tmp_path: Path, written: byt
     [["ls", "{0}"], ["ls", "--views", "{1}"], ["fetch", "--content", "dom", "{1}", "http://example.test/"]],
 )
 def test_names_and_texts_of_others_do_not_command_the_terminal(tmp_path: Path, words: list[str]) -> None:
-    """Nor does what a page says turn the text after it around."""
-    address, said = "http://example.test/", "\x1b]0;title\x07\x1b[2J\u202egnp\u2069\u200f\u061cno"
+    """Nor does what a page says turn the text after it around, or hide in it; letters and emoji stay joined."""
+    joined = "\u0645\u06cc\u200c\u062e\U0001f468\u200d\U0001f467"
+    said = (
+        "\x1b]0;title\x07\x1b[2J\u202egnp\u2069\u200f\u061cno" + joined + "pay\u200bpal\u200d\ufeff\U000e0041"
+    )
+    address = "http://example.test/"
     with Writer.open(tmp_path / "site") as writer:
         writer.view(View(address, address, address, said), {"dom": said.encode()})
     seal(tmp_path / "site", workers=1)
@@ -179,6 +183,7 @@ def test_names_and_texts_of_others_do_not_command_the_terminal(tmp_path: Path, w
     shown = os.read(watcher, 1 << 16).decode()
     os.close(watcher)
     assert r"\x1b]0;title\x07\x1b[2J\u202egnp\u2069\u200f\u061cno" in shown
+    assert joined + r"pay\u200bpal\u200d\ufeff\U000e0041" in shown
     assert "\x1b" not in shown
 
 

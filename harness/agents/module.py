@@ -249,7 +249,7 @@ class _Served:
         self.agent, self.attempt = agent, attempt
         self.played: tuple[str | None, str, str | None] | None = None
         # calls that were made and are not in the trace yet
-        self._made: dict[bytes, deque[_Made]] = defaultdict(deque)
+        self._made: dict[str, deque[_Made]] = defaultdict(deque)
         self._traced: dict[int, _Made] = {}  # those in the trace, by their events' numbers
         self._answered: Counter[str] = Counter()  # calls by kind, traced or not
         # model calls by number, until the agent has their answers
@@ -257,7 +257,7 @@ class _Served:
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._under_way: dict[int, str] = {}  # kinds of the calls under way, by number
         self._standing = Standing()
-        self._said = 0  # bytes of notes and of tool calls' arguments
+        self._said = 0  # bytes of notes and calls
         self._own = len(attempt.trace.events)  # events that were written here before the agent began
         self._writer: asyncio.StreamWriter
 
@@ -277,7 +277,7 @@ class _Served:
                     if kind == "tool" or message.get("event") == "evidence":
                         self._said += len(line)
                     if self._said > MOST_SAID:
-                        raise ValueError(f"more than {MOST_SAID >> 20} MB of notes and arguments")
+                        raise ValueError(f"more than {MOST_SAID >> 20} MB of notes and calls")
                     if (kind == "begun") == begun and kind != "played":
                         raise ValueError(f"{kind!r} {'after' if begun else 'before'} the beginning")
                     if begun or kind == "played":
@@ -390,7 +390,7 @@ class _Served:
         contract = next((spec.contract for spec in attempt.tools.list() if spec.name == name), None)
         self._answered["tool"] += 1
         members = call_members(name, contract, arguments, result, seconds)
-        self._made[_key("tool_call", members)].append(_Made(members))
+        self._keep("tool_call", _Made(members))
         return {"content": result.content, "is_error": result.is_error, "meta": result.meta}
 
     async def _model(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -417,8 +417,13 @@ class _Served:
             "request": {"digest": digest(body), "messages": len(conversation)},
             **reply.members(),
         }
-        self._made[_key("model", members)].append(_Made(members, taking, conversation))
+        self._keep("model", _Made(members, taking, conversation))
         return asdict(reply)
+
+    def _keep(self, kind: str, call: _Made) -> None:
+        """Keep a call until the process tells where in the trace it stands."""
+        self._said += len(canonical(call.members))
+        self._made[_key(kind, call.members)].append(call)
 
     def _bound(self, kind: str, limit: int | None) -> None:
         """Raise UsageError for a process that leaves the calls that it makes out of the trace.
@@ -442,6 +447,8 @@ class _Served:
             if not (made := self._made.get(key)):
                 raise ValueError(f"a {kind} that was not made")
             call = made.popleft()
+            if not made:
+                del self._made[key]
             members = call.event(members)
         elif kind == "state":  # derived here
             return
@@ -484,7 +491,7 @@ class _Served:
         ):
             raise ValueError("other events in another order")
         # of a call, the process tells its place, its id, and what of its conversation is new there
-        calls: dict[bytes, deque[Event]] = defaultdict(deque)
+        calls: dict[str, deque[Event]] = defaultdict(deque)
         for event in trace.events[own:]:
             if event["n"] in self._traced:
                 calls[_key(event["event"], event)].append(event)
@@ -505,13 +512,13 @@ def _is_note(event: Event) -> bool:
     return event["event"] == "evidence" and event.get("kind") == "note"
 
 
-def _key(kind: str, members: Mapping[str, Any]) -> bytes:
-    """Return the bytes that tell a call from others, whoever holds it."""
+def _key(kind: str, members: Mapping[str, Any]) -> str:
+    """Return a digest that tells a call from others, whoever holds it."""
     if kind == "model":
         known = {name: members.get(name) for name in ("served", "fingerprint", "reply", "usage", "cost")}
-        return canonical([kind, members["request"]["digest"], known])
+        return digest([kind, members["request"]["digest"], known])
     plain = hashed_part({"event": kind, **members})
-    return canonical({name: value for name, value in plain.items() if name not in ("n", "id")})
+    return digest({name: value for name, value in plain.items() if name not in ("n", "id")})
 
 
 def _plain(value: Any) -> Any:

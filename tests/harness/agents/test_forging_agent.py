@@ -46,7 +46,7 @@ class Forger:
 SCORE = {"scorer": "exact", "metrics": {"exact": 1.0}, "answer": "42"}
 
 
-MOST = 100_000  # bytes of notes and arguments
+MOST = 100_000  # bytes of notes and calls
 
 
 def said(**message: Any) -> bytes:
@@ -73,6 +73,9 @@ MESSAGES = {
     "what the machine lacks": said(kind="played", lacking="no disk", played=["42", "answered", None], given_up=0),
     "nothing but that": said(kind="played", lacking="no disk", played=None, given_up=0),
     "more time": said(kind="begun"),
+    "calls without an end, left out of the trace": b"\n".join(
+        said(kind="tool", id=n, name="fetch", arguments={"url": "https://shelf.example/list?year=2012&page=1"}) for n in range(300)
+    ),
     "notes without an end": b"\n".join([said(kind="write", event="evidence", members={"kind": "note", "text": "x" * MOST})] * 2),
 }  # fmt: skip
 

@@ -172,7 +172,7 @@ def main(argv: list[str] | None = None) -> int:
     if own := threading.current_thread() is threading.main_thread():
         # handled like Ctrl-C, so that child processes and browsers are ended, too
         signal.signal(signal.SIGTERM, _end)
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not with nohup
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not with nohup
             signal.signal(signal.SIGHUP, _end)
     for stream in (sys.stdout, sys.stderr):
         # a page or a task may have characters that the terminal's encoding lacks

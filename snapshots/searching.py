@@ -17,12 +17,13 @@ import shutil
 import tempfile
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stillweb.snapshots._os.cache import cache_dir
+from stillweb.snapshots._os.locking import lock
 from stillweb.snapshots.text.search import SearchIndex
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def index_of(snapshot: Snapshot, *, progress: Progress | None = None) -> SearchI
     stamp = _stamp(snapshot.id)
     try:
         folder = cache_dir()
-        with _alone(folder, stamp):
+        with open(folder / f".{stamp}.lock", "a+b") as alone:
+            lock(alone.fileno(), None)
             kept = folder / NAMED.format(stamp)
             found = _opened(kept, stamp)
             if found is None:
@@ -79,22 +81,6 @@ def is_ready(snapshot: Snapshot) -> bool:
 def _stamp(snapshot_id: str) -> str:
     parts = [FORMAT, snapshot_id, version("tantivy"), version("jieba"), unicodedata.unidata_version]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
-@contextlib.contextmanager
-def _alone(folder: Path, stamp: str) -> Iterator[None]:
-    """Let one process at a time work on an index; without a lock on systems that lack flock."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    handle = os.open(folder / f".{stamp}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _opened(kept: Path, stamp: str) -> SearchIndex | None:

@@ -30,7 +30,7 @@ from stillweb.harness.scoring.embeddings import embedder_for
 from stillweb.harness.scoring.judging import Evaluator, judge_endpoints
 from stillweb.harness.task import Task, TaskSet
 from stillweb.harness.trace import Event, Trace, canonical, digest, hashed_part, read_trace, replace_events
-from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.locking import locked_directory
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.warc.appending import write_whole
 
@@ -150,8 +150,7 @@ def _claimed(part: Path, begun: str) -> Iterator[bool]:
     or if it holds paid answers of judges for another scoring.
     """
     part.mkdir(parents=True, exist_ok=True)
-    handle = lock_directory(part, "another process is scoring into it; wait until it has ended")
-    try:
+    with locked_directory(part, "another process is scoring into it; wait until it has ended"):
         kept = (part / BEGUN).read_text(encoding="utf-8") if (part / BEGUN).exists() else ""
         if kept and kept != begun:
             raise UsageError(
@@ -162,9 +161,6 @@ def _claimed(part: Path, begun: str) -> Iterator[bool]:
             for one in part.iterdir():
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
         yield bool(kept)
-    finally:
-        if handle >= 0:
-            os.close(handle)
 
 
 def _matching(files: RunFiles, before: Sequence[Task], tasks: Sequence[Task]) -> list[Task]:

@@ -31,7 +31,7 @@ import msgspec
 from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.task import Limits, Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
-from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.locking import locked_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
@@ -429,12 +429,8 @@ class RunFiles:
         Raise UsageError while another process works on it.
         """
         self.manifest()  # reports a directory that is not a run
-        handle = lock_directory(self.path, "another process is working on this run; wait until it has ended")
-        try:
+        with locked_directory(self.path, "another process is working on this run; wait until it has ended"):
             yield
-        finally:
-            if handle >= 0:
-                os.close(handle)
 
     def set_aside_interrupted(self) -> int:
         """Move the unfinished traces of a killed run to interrupted/ and return their number."""

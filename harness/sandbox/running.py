@@ -301,8 +301,6 @@ def run(
     MissingCapability: a means can't be applied, and `allow_unconfined` is not set. UsageError: the program doesn't
     exist. StillwebError: it was ended from another thread (see `end_with_context`).
     """
-    if os.name != "posix":
-        raise MissingCapability("the sandbox for model-written code needs a POSIX system")
     limits = limits or Limits()
     variables = {
         "PATH": os.environ.get("PATH", os.defpath),

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import re
-import socket
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import parse_qs
@@ -18,7 +17,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stillweb.proxy.net.own_pages import page_fields, same_token, why_refused
 from stillweb.proxy.replay.http1 import PATIENCE, has_bare_break
-from stillweb.snapshots.errors import MissingCapability
 
 MOST_BODY = 4 << 20  # most bytes of a request's body
 DEEPEST = 64  # most levels of a JSON request
@@ -248,18 +246,3 @@ def _worth_telling(record: logging.LogRecord) -> bool:
     """Return False for uvicorn's records of requests that were refused, or were under way when the server was ended."""
     ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return not (ended or any(words in record.getMessage() for words in _ANSWERED))
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raise MissingCapability if the port is taken."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise MissingCapability(
-            f"port {port} of {host} can't be used: {error.strerror}; give another with --port"
-        ) from error
-    listener.listen(128)
-    return listener

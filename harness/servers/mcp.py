@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stillweb.harness.tools.contract import Contract, ToolResult
 from stillweb.harness.tools.toolset import ToolSession, Toolset
 from stillweb.proxy.browser import running
-from stillweb.proxy.net.addresses import host_port
+from stillweb.proxy.net.addresses import host_port, listen
 from stillweb.snapshots.errors import StillwebError, UsageError
 
 if TYPE_CHECKING:
@@ -619,7 +619,7 @@ async def serve_app(
     """Serve an ASGI application until the process is asked to end."""
     import uvicorn
 
-    from stillweb.harness.servers.guarded import listen, server_config
+    from stillweb.harness.servers.guarded import server_config
 
     logging.getLogger("mcp.server.streamable_http").addFilter(_worth_telling)
     listener = listen(host, port)

@@ -16,10 +16,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from stillweb.harness.servers.guarded import RequestGuard, listen, server_config
+from stillweb.harness.servers.guarded import RequestGuard, server_config
 from stillweb.harness.view.frozen_page import FrozenPages
 from stillweb.harness.view.library import Page
 from stillweb.harness.view.site import UNREADABLE, Site
+from stillweb.proxy.net.addresses import listen
 from stillweb.proxy.net.own_pages import page_fields, same_token
 from stillweb.snapshots.errors import StillwebError, UsageError
 
@@ -131,7 +132,7 @@ class ViewServer:
                 with self._lock:
                     add_review(path, Review.from_mapping(form), of=form.get("trace", ""))
             except (UsageError, ValueError) as error:
-                page = self._site.run_pages.attempt(run, attempt, query, problem=str(error), filled=form)
+                page = self._site.part("run").attempt(run, attempt, query, problem=str(error), filled=form)
                 return self._sent(Page(page.body, page.media, UNREADABLE))
         except (StillwebError, OSError) as error:
             return PlainTextResponse(f"Not saved: {error}\n", UNREADABLE)

@@ -7,94 +7,84 @@ snapshots. Recorded texts are only ever put into templates as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import unquote
 
 from stillweb.harness.view.library import Library, NotFound, Page
 from stillweb.snapshots.errors import StillwebError
 
-if TYPE_CHECKING:
-    from stillweb.harness.view.run_pages import RunPages
-    from stillweb.harness.view.snapshot_pages import SnapshotPages
-
 _HERE = Path(__file__).parent
 PART = "([^/]+)"  # pattern of one part of a path
 UNREADABLE = 422  # status of a page that can't be made from its run or snapshot
+# first part of an address -> module and class of its pages
+_PARTS = {
+    "snapshot": ("snapshot_pages", "SnapshotPages"),
+    "run": ("run_pages", "RunPages"),
+    **dict.fromkeys(("compare", "divergence", "snapshots"), ("comparison_pages", "ComparisonPages")),
+}
 
 
 class Site(Library):
     """Pages of the runs and snapshots of a library, by their addresses."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._parts: dict[str, Any] = {}
+        self._compiled: dict[str, list[tuple[re.Pattern[str], Callable[..., Page]]]] = {}
 
     # -- addresses
 
     def page(self, path: str, query: Mapping[str, str] | None = None) -> Page:
         """Return the page of an address. Errors of the input become a page that says what can't be shown."""
         asked = dict(query or {})
-        try:
-            for pattern, make in self._routes(path):
+
+        def make() -> Page:
+            for pattern, page in self._routes(path):
                 match = pattern.fullmatch(path)
                 if match:
-                    return make(*map(unquote, match.groups()), query=asked)
+                    return page(*map(unquote, match.groups()), query=asked)
             raise NotFound(f"{path}: no page has this address. The first page lists all")
+
+        return self._answered(make)
+
+    def replay(self, snapshot: str, view: str) -> Page:
+        return self._answered(lambda: self.part("snapshot").replay(snapshot, view))
+
+    def make_step_page(self, name: str, attempt: str, step: str) -> Page:
+        """Make the page at a step of an attempt again, keep it, and return the page on it."""
+        return self._answered(lambda: self.part("run").make_page(name, attempt, step))
+
+    def _answered(self, make: Callable[[], Page]) -> Page:
+        """Return the page that `make` returns. Errors of the input become a page that says what can't be shown."""
+        try:
+            return make()
         except NotFound as error:
             return self._failed(404, error)
         except (StillwebError, OSError) as error:
             return self._failed(UNREADABLE, error)
 
-    def replay(self, snapshot: str, view: str) -> Page:
-        try:
-            return self._snapshot_pages.replay(snapshot, view)
-        except (StillwebError, OSError) as error:
-            return self._failed(404 if isinstance(error, NotFound) else UNREADABLE, error)
-
-    def make_step_page(self, name: str, attempt: str, step: str) -> Page:
-        """Make the page at a step of an attempt again, keep it, and return the page on it."""
-        try:
-            return self.run_pages.make_page(name, attempt, step)
-        except (StillwebError, OSError) as error:
-            return self._failed(404 if isinstance(error, NotFound) else UNREADABLE, error)
+    def part(self, kind: str) -> Any:
+        """Return the pages on a kind of thing. Their module is imported when the first of them is asked for."""
+        if kind not in self._parts:
+            module, name = _PARTS[kind]
+            self._parts[kind] = getattr(import_module(f"stillweb.harness.view.{module}"), name)(self)
+        return self._parts[kind]
 
     def _routes(self, path: str) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-        """Return the routes that `path` may fit. Pages on other things are imported when one is first asked for."""
+        """Return the routes that `path` may fit."""
         kind = path.split("/")[1] if path.startswith("/") else ""
-        if kind == "snapshot":
-            return self._snapshot_routes
-        if kind == "run":
-            return self._run_routes
-        return self._comparison_routes if kind in ("compare", "divergence", "snapshots") else self._own_routes
+        kind = kind if kind in _PARTS else ""
+        if kind not in self._compiled:
+            pages = self.part(kind) if kind else self
+            self._compiled[kind] = [(re.compile(pattern), make) for pattern, make in pages.routes(PART)]
+        return self._compiled[kind]
 
-    @cached_property
-    def _snapshot_pages(self) -> SnapshotPages:
-        from stillweb.harness.view.snapshot_pages import SnapshotPages
-
-        return SnapshotPages(self)
-
-    @cached_property
-    def _snapshot_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-        return _compiled(self._snapshot_pages.routes(PART))
-
-    @cached_property
-    def _comparison_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-        from stillweb.harness.view.comparison_pages import ComparisonPages
-
-        return _compiled(ComparisonPages(self).routes(PART))
-
-    @cached_property
-    def run_pages(self) -> RunPages:
-        from stillweb.harness.view.run_pages import RunPages
-
-        return RunPages(self)
-
-    @cached_property
-    def _run_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-        return _compiled(self.run_pages.routes(PART))
-
-    @cached_property
-    def _own_routes(self) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-        return _compiled([("/", self._home), (f"/static/{PART}", self._static)])
+    def routes(self, one: str) -> list[tuple[str, Callable[..., Page]]]:
+        """Return patterns of paths with the functions that make their pages; `one` matches a part of a path."""
+        return [("/", self._home), (f"/static/{one}", self._static)]
 
     def _failed(self, status: int, error: Exception) -> Page:
         page = self.render("failed.html", error=str(error), title="Not shown", query={})
@@ -126,9 +116,3 @@ class Site(Library):
             )
         snapshots = [{"name": name, **self.shelf.brief(name)} for name in self.shelf.names]
         return self.render("home.html", title="Runs and snapshots", runs=cards, snapshots=snapshots)
-
-
-def _compiled(
-    routes: Sequence[tuple[str, Callable[..., Page]]],
-) -> list[tuple[re.Pattern[str], Callable[..., Page]]]:
-    return [(re.compile(pattern), make) for pattern, make in routes]

@@ -23,7 +23,7 @@ from stillweb.proxy.browser.options import BrowserOptions
 from stillweb.proxy.browser.steps import Flow
 from stillweb.proxy.record.recorder import Recorder
 from stillweb.snapshots._os.cluster import run_on_cluster
-from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.locking import locked_directory
 from stillweb.snapshots.contents.provenance import Provenance, provenance_now
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.operations.assembling import Assembly
@@ -92,8 +92,7 @@ def record_on_cluster(
         )
     folder = Path(os.path.abspath(out.with_name(f".{out.name}.parts")))
     folder.mkdir(parents=True, exist_ok=True)
-    guard = lock_directory(folder, f"another process is recording into {out}; wait until it has ended")
-    try:
+    with locked_directory(folder, f"another process is recording into {out}; wait until it has ended"):
         jobs = _jobs(
             plan(urls, flows),
             folder,
@@ -112,9 +111,6 @@ def record_on_cluster(
         asyncio.run(run_on_cluster(record_part, ((job,) for job in jobs), parallel, done))
         _join([job.path for job in jobs], out, jobs[0].profile)
         shutil.rmtree(folder)
-    finally:
-        if guard >= 0:
-            os.close(guard)
     return sorted(found, key=lambda result: result.number)
 
 

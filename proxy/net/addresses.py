@@ -1,14 +1,16 @@
-"""Parsing of proxy credentials (session name), request targets and host:port; redaction of URLs for logs."""
+"""Addresses: session names in proxy credentials, request targets, host:port, URLs for logs, and listening sockets."""
 
 from __future__ import annotations
 
 import base64
+import errno
 import ipaddress
 import re
+import socket
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-from stillweb.snapshots.errors import UsageError
+from stillweb.snapshots.errors import MissingCapability, UsageError
 
 OWN_HOST = "stillweb.local"
 DEFAULT_SESSION = "default"
@@ -137,3 +139,30 @@ def host_of(url: str) -> str:
     authority = rest[: _end(rest)].rpartition("@")[2]
     match = AUTHORITY.fullmatch(authority)
     return match[1].lower() if match else authority.lower()
+
+
+BACKLOG = 1024  # connections that wait to be accepted
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises MissingCapability (port in use) and UsageError (no such port or address)."""
+    if not (isinstance(port, int) and 0 <= port < 1 << 16):
+        raise UsageError(f"port {port!r}: must be a whole number from 0 to 65535; 0 takes a free one")
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"can't listen on {host}: {error.strerror}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise MissingCapability(
+                f"port {port} on {host} is in use; choose another, or 0 for any free one"
+            ) from error
+        raise MissingCapability(f"can't listen on {host}:{port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener

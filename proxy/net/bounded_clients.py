@@ -20,7 +20,7 @@ class BoundedClient(httpx.Client):
     """An httpx.Client behind a proxy. Its answers raise httpx.ReadTimeout and ReadError above LONGEST and MOST."""
 
     def __init__(self, proxy: str, verify: ssl.SSLContext, **settings: Any) -> None:
-        super().__init__(transport=_Transport(httpx.HTTPTransport(verify, proxy=proxy)), **settings)
+        super().__init__(transport=_Transport(httpx.HTTPTransport(verify, proxy=proxy), MOST), **settings)
 
 
 class AsyncBoundedClient(httpx.AsyncClient):
@@ -30,17 +30,17 @@ class AsyncBoundedClient(httpx.AsyncClient):
         self, proxy: str | None, verify: ssl.SSLContext | bool, most: int | None = MOST, **settings: Any
     ) -> None:
         inner = httpx.AsyncHTTPTransport(verify, proxy=proxy)
-        super().__init__(transport=_AsyncTransport(inner, most), **settings)
+        super().__init__(transport=_Transport(inner, most), **settings)
 
 
-class _Bounds:
-    """The time and the bytes that are left for an answer."""
+class _Answer(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The bytes of an answer, bounded. `inner` is of the kind of client that reads it."""
 
-    def __init__(self, request: httpx.Request, most: int | None) -> None:
-        self._request, self._most = request, most
+    def __init__(self, inner: Any, request: httpx.Request, most: int | None) -> None:
+        self._inner, self._request, self._most = inner, request, most
         self._size, self._end = 0, time.monotonic() + LONGEST
 
-    def took(self, piece: bytes) -> bytes:
+    def _took(self, piece: bytes) -> bytes:
         self._size += len(piece)
         if time.monotonic() > self._end:
             raise httpx.ReadTimeout(f"the answer did not end within {LONGEST:g} s", request=self._request)
@@ -48,53 +48,38 @@ class _Bounds:
             raise httpx.ReadError(f"the answer is longer than {self._most} bytes", request=self._request)
         return piece
 
-
-class _Stream(httpx.SyncByteStream):
-    def __init__(self, inner: httpx.SyncByteStream, bounds: _Bounds) -> None:
-        self._inner, self._bounds = inner, bounds
-
     def __iter__(self) -> Iterator[bytes]:
-        yield from map(self._bounds.took, self._inner)
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class _AsyncStream(httpx.AsyncByteStream):
-    def __init__(self, inner: httpx.AsyncByteStream, bounds: _Bounds) -> None:
-        self._inner, self._bounds = inner, bounds
+        yield from map(self._took, self._inner)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._inner:
-            yield self._bounds.took(piece)
+            yield self._took(piece)
+
+    def close(self) -> None:
+        self._inner.close()
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _Transport(httpx.BaseTransport):
-    def __init__(self, inner: httpx.HTTPTransport) -> None:
-        self._inner = inner
+class _Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """A transport whose answers are bounded. `inner` is of the kind of client that uses it."""
+
+    def __init__(self, inner: Any, most: int | None) -> None:
+        self._inner, self._most = inner, most
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        answer = self._inner.handle_request(request)
-        assert isinstance(answer.stream, httpx.SyncByteStream)
-        answer.stream = _Stream(answer.stream, _Bounds(request, MOST))
+        answer: httpx.Response = self._inner.handle_request(request)
+        answer.stream = _Answer(answer.stream, request, self._most)
+        return answer
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer: httpx.Response = await self._inner.handle_async_request(request)
+        answer.stream = _Answer(answer.stream, request, self._most)
         return answer
 
     def close(self) -> None:
         self._inner.close()
-
-
-class _AsyncTransport(httpx.AsyncBaseTransport):
-    def __init__(self, inner: httpx.AsyncHTTPTransport, most: int | None) -> None:
-        self._inner, self._most = inner, most
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._inner.handle_async_request(request)
-        assert isinstance(answer.stream, httpx.AsyncByteStream)
-        answer.stream = _AsyncStream(answer.stream, _Bounds(request, self._most))
-        return answer
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -304,7 +304,7 @@ def _read(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
 def _guard(path: Path) -> None:
     """Make the key file private. Raises UsageError if it belongs to another user."""
     status = path.stat()
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+    if status.st_uid != os.getuid():
         raise UsageError(f"{path}: belongs to another user (uid {status.st_uid}); set STILLWEB_STATE")
     if status.st_mode & 0o077:
         path.chmod(0o600)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import errno
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from stillweb.proxy.net.addresses import DEFAULT_SESSION, with_session
+from stillweb.proxy.net.addresses import BACKLOG, DEFAULT_SESSION, listen, with_session
 from stillweb.proxy.net.ca import Authority
 from stillweb.proxy.net.open_files import allow_many_open_files
 from stillweb.proxy.net.proxy_server import ProxyServer
@@ -28,7 +27,7 @@ from stillweb.proxy.replay.hosting import VirtualHost
 from stillweb.proxy.replay.hub import Drawing, GatewayStats, Hub, sweep
 from stillweb.proxy.replay.ledger import Ledger
 from stillweb.proxy.replay.misses import MissedRequest
-from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.errors import MissingCapability
 from stillweb.snapshots.evidence import SERVED
 from stillweb.snapshots.evidence.confidence import read_confidence
 from stillweb.snapshots.identity.accept_level import check_accept
@@ -227,9 +226,6 @@ class Gateway(ProxyServer):
         done.wait()
 
 
-BACKLOG = 1024
-
-
 def new_loop() -> asyncio.AbstractEventLoop:
     """Return a new event loop, uvloop's if it is installed."""
     try:
@@ -238,31 +234,6 @@ def new_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises MissingCapability (port in use) and UsageError (no such port or address)."""
-    if not (isinstance(port, int) and 0 <= port < 1 << 16):
-        raise UsageError(f"port {port!r}: must be a whole number from 0 to 65535; 0 takes a free one")
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise UsageError(f"can't listen on {host}: {error.strerror}") from error
-    try:
-        if os.name == "posix":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise MissingCapability(
-                f"port {port} on {host} is in use; choose another, or 0 for any free one"
-            ) from error
-        raise MissingCapability(f"can't listen on {host}:{port}: {error.strerror}") from error
-    listener.setblocking(False)
-    return listener
 
 
 def flush_at_sigterm(ledger: Ledger) -> None:

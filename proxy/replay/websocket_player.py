@@ -48,7 +48,7 @@ from stillweb.snapshots.identity.numbering import (
     renumbered,
     words_in,
 )
-from stillweb.snapshots.identity.packets import Packets, Payload, join_packets, split_numbered
+from stillweb.snapshots.identity.packets import Packets, Payload, join_packets, payload_text, split_numbered
 from stillweb.snapshots.identity.recognising import Recogniser, other_secrets, pseudonyms_in
 from stillweb.snapshots.identity.rules import apply_rules, builtin, rules_that_join
 from stillweb.snapshots.identity.spelling import BLANK
@@ -59,10 +59,6 @@ from stillweb.snapshots.yielding import read_json
 
 if TYPE_CHECKING:
     from stillweb.snapshots.snapshot import Snapshot
-
-
-def _text(message: Payload) -> str:
-    return message if isinstance(message, str) else message.decode("latin-1")
 
 
 _JSON = (("Content-Type", "application/json"),)
@@ -130,7 +126,7 @@ def _places_of_turns(messages: Sequence[RecordedMessage]) -> Iterator[tuple[list
 
 def _weighed(asked: Sequence[RecordedMessage], answered: Sequence[RecordedMessage]) -> Turn:
     """Return a turn for the model. Its answer is a number, equal for answers that differ in times and drawn values only."""
-    text = "\n".join(_text(one.what) for one in answered)
+    text = "\n".join(payload_text(one.what) for one in answered)
     moment = answered[-1].moment if answered else None
     date = (("Date", formatdate(moment, usegmt=True)),) if moment is not None else ()
     answer = equality.label_of(Response(200, "", date, text.encode("utf-8", "surrogatepass")))
@@ -139,7 +135,7 @@ def _weighed(asked: Sequence[RecordedMessage], answered: Sequence[RecordedMessag
 
 def _event(message: Payload) -> Event:
     bare = _numbered(message)[0] if isinstance(message, bytes) else message
-    return message_event(_framed(bare)[2] or _text(bare))
+    return message_event(_framed(bare)[2] or payload_text(bare))
 
 
 def conversation(value: Mapping[str, Any]) -> Conversation | None:
@@ -346,7 +342,7 @@ def _with_spots(message: Payload, values: Mapping[Spot, Any]) -> Payload:
         return message
     prefix, suffix, text = _framed(message)
     if not text:
-        lines = _text(message).split("\n")
+        lines = payload_text(message).split("\n")
         names = {str(spot[0]): value for spot, value in values.items()}
         for at, (name, colon, _) in enumerate(line.partition(":") for line in lines):
             if colon and name in names:
@@ -418,12 +414,12 @@ def _counted(messages: Sequence[RecordedMessage]) -> dict[Spot, MessageCount]:
 
 def _is_beat(message: Payload) -> bool | None:
     """Return True for a sign of life (a ping or pong), None for a receipt, which may also matter."""
-    return is_sign_of_life(_text(message))
+    return is_sign_of_life(payload_text(message))
 
 
 def _form(message: Payload) -> str:
     """Return a sign of life with all numbers replaced by 0."""
-    return re.sub(r"\d+", "0", _text(message))
+    return re.sub(r"\d+", "0", payload_text(message))
 
 
 def without_order(message: Payload) -> object:
@@ -725,7 +721,7 @@ class Player:
         known_ids = renumbered(message, _turned(own))
         if self._names_another(one, stored, known_ids):
             return False
-        if own and any(own.get(name, name) != name for name in ids_in(_text(message))):
+        if own and any(own.get(name, name) != name for name in ids_in(payload_text(message))):
             return False  # a recorded id for which the client has another one by now
         found = self._same(url, stored, known_ids)
         if found is not False or self._given is None:
@@ -1090,13 +1086,13 @@ class Player:
             return {}
         ids = one.learned.ids
         before, after = (
-            "\n".join(_text(said.what) for said in part if not said.from_client)
+            "\n".join(payload_text(said.what) for said in part if not said.from_client)
             for part in (one.messages[:at], one.messages[at:])
         )
         known = self._named | ids_in_text(before) | {plain_id(value) for value in (*ids, *ids.values())}
 
         def chosen(value: str) -> bool:
-            unanswered = value in _text(stored) and value not in after and not ids_in(value)
+            unanswered = value in payload_text(stored) and value not in after and not ids_in(value)
             return unanswered or value in before or plain_id(value) in known or given(value)
 
         return {} if any(map(chosen, chain(*apart.items()))) else apart
@@ -1139,7 +1135,7 @@ def _whole(messages: Sequence[RecordedMessage], packets: list[Payload]) -> list[
 
 def _words(message: Payload) -> list[str]:
     """Return the words of a message that are long enough for ids."""
-    return [match[0] for match in WORD.finditer(_text(message))]
+    return [match[0] for match in WORD.finditer(payload_text(message))]
 
 
 def _turned(ids: Mapping[str, str]) -> dict[str, str]:

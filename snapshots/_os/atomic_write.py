@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from stillweb.snapshots._os.locking import lock_directory
-from stillweb.snapshots.errors import DISK, UsageError, no_room
+from stillweb.snapshots._os.locking import lock, locked_directory
+from stillweb.snapshots.errors import DISK, no_room
 
 
 @contextmanager
@@ -62,23 +62,20 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.new")
     with naming(path, temporary):
         temporary.mkdir(parents=True, exist_ok=True)
-    guard = lock_directory(temporary, f"another process is writing {path}; wait until it has ended")
-    try:
-        for one in temporary.iterdir():
-            shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
-        yield temporary
-        if path.exists():
-            path.rmdir()
-        os.replace(temporary, path)
-        sync_folder(path.parent)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if (text := no_room(error, path)) is not None:
-            raise text from error
-        raise
-    finally:
-        if guard >= 0:
-            os.close(guard)
+    with locked_directory(temporary, f"another process is writing {path}; wait until it has ended"):
+        try:
+            for one in temporary.iterdir():
+                shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
+            yield temporary
+            if path.exists():
+                path.rmdir()
+            os.replace(temporary, path)
+            sync_folder(path.parent)
+        except BaseException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if (text := no_room(error, path)) is not None:
+                raise text from error
+            raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -95,11 +92,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def _alone(temporary: Path, path: Path, wait: bool) -> BinaryIO:
-    """Return the temporary file, empty and locked (unlocked if the system has no such lock)."""
+    """Return the temporary file, empty and locked."""
+    busy = None if wait else f"{path}: is being written by another process"
     while True:
         out = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         try:
-            _lock(out, path, wait)
+            lock(out.fileno(), busy)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(out.fileno()), temporary.stat()):
                     out.truncate(0)
@@ -108,19 +106,6 @@ def _alone(temporary: Path, path: Path, wait: bool) -> BinaryIO:
             out.close()
             raise
         out.close()  # it was renamed while we waited
-
-
-def _lock(out: BinaryIO, path: Path, wait: bool) -> None:
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(out, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise UsageError(f"{path}: is being written by another process") from None
-    except OSError:
-        return
 
 
 def is_below(name: str) -> bool:

@@ -41,7 +41,7 @@ def derived_file(name: str, stamp: str, build: Callable[[BinaryIO], None]) -> Pa
     import tempfile  # imported late: it loads all compression modules
 
     if not writable:
-        folder = Path(tempfile.gettempdir()) / f"stillweb-{os.getuid() if hasattr(os, 'getuid') else 0}"
+        folder = Path(tempfile.gettempdir()) / f"stillweb-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{key}-{name}"
     if path.exists():

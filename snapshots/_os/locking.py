@@ -1,29 +1,46 @@
-"""Exclusive directory locks that end with their process: a kill leaves no lock behind."""
+"""Exclusive locks that end with their process: a kill leaves no lock behind."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stillweb.snapshots.errors import UsageError
 
 
-def lock_directory(path: Path, busy: str) -> int:
-    """Return a handle that holds the lock until it is closed; -1 if the system has no such lock.
+def lock(descriptor: int, busy: str | None) -> None:
+    """Lock an open file or directory until it is closed.
 
-    Raises UsageError with `busy` while another process holds the lock.
+    While another process holds the lock, raises UsageError with `busy`, or waits if that is None. On a file system
+    that has no locks, nothing is locked.
     """
     try:
-        import fcntl
-    except ImportError:
-        return -1
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if busy is None else fcntl.LOCK_NB))
     except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"{path}: {busy}") from None
+        raise UsageError(busy) from None
     except OSError:
-        os.close(handle)
-        return -1
-    return handle
+        return
+
+
+def lock_directory(path: Path, busy: str) -> int:
+    """Return a descriptor that holds the lock of a directory until it is closed. Raises UsageError as `lock` does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        lock(descriptor, f"{path}: {busy}")
+    except UsageError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextmanager
+def locked_directory(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock of a directory inside the block. Raises UsageError as `lock` does."""
+    descriptor = lock_directory(path, busy)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -45,7 +45,7 @@ class FileSource:
     ) -> None:
         self._fd = -1
         try:
-            self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             if error.errno == errno.EMFILE:
                 raise MissingCapability(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-# sent by Ctrl-C, by `kill` and by a closing terminal; SIGHUP does not exist on all systems
-SIGNALS = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+# sent by Ctrl-C, by `kill` and by a closing terminal
+SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def installed_handlers() -> dict[signal.Signals, Any]:

@@ -14,7 +14,7 @@ from itertools import islice, zip_longest
 from typing import overload
 
 from stillweb.snapshots.dates import seconds_of
-from stillweb.snapshots.identity.packets import Payload
+from stillweb.snapshots.identity.packets import Payload, payload_text
 from stillweb.snapshots.yielding import matches
 
 EARLY, LATE = 10.0, 2.0  # seconds by which a message may pass the recorder after its timestamp, and before
@@ -43,10 +43,10 @@ def with_moments(stored: Payload, message: Payload, passed: float, now: float) -
     """
     if isinstance(stored, str) is not isinstance(message, str):
         return message
-    text = _text(message)
+    text = payload_text(message)
     parts: list[str] = []
     end = 0
-    for one, other in islice(zip_longest(_stamps(_text(stored)), _stamps(text)), MOST):
+    for one, other in islice(zip_longest(_stamps(payload_text(stored)), _stamps(text)), MOST):
         if one is None or other is None:
             return message
         if one[0] != other[0] and _moment(one, other, passed, now):
@@ -60,13 +60,13 @@ def with_moments(stored: Payload, message: Payload, passed: float, now: float) -
 
 def stamps_apart(stored: Payload, message: Payload) -> dict[str, str]:
     """Return the timestamps of a recorded message by those of a client's that differ."""
-    pairs = islice(zip(_stamps(_text(stored)), _stamps(_text(message)), strict=False), MOST)
+    pairs = islice(zip(_stamps(payload_text(stored)), _stamps(payload_text(message)), strict=False), MOST)
     return {one[0]: other[0] for one, other in pairs if one[0] != other[0]}
 
 
 def with_stamps(message: Payload, own: Mapping[str, str]) -> Payload:
     """Return a server's message with a client's timestamps in place of the recorded ones that it repeats."""
-    text = _text(message)
+    text = payload_text(message)
     if not any(stamp in text for stamp in own):
         return message
     text = _STAMP.sub(lambda match: own.get(match[0], match[0]), text)
@@ -96,7 +96,3 @@ def _seconds(stamp: re.Match[str]) -> float | None:
     if since := stamp["since"]:
         return float(stamp[0]) / 10.0 ** (len(since) - 10)
     return seconds_of(re.sub("%3A", ":", stamp[0], flags=re.I).replace("%2B", "+").replace("%2b", "+"))
-
-
-def _text(message: Payload) -> str:
-    return message if isinstance(message, str) else message.decode("latin-1")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 from urllib.parse import urlsplit
 
-from stillweb.snapshots.identity.packets import Payload
+from stillweb.snapshots.identity.packets import Payload, payload_text
 from stillweb.snapshots.secrets.detect import surely_drawn
 from stillweb.snapshots.yielding import matches
 
@@ -39,7 +39,7 @@ _DIGEST = re.compile(
 
 def ids_in(message: Payload) -> list[str]:
     """Return the ids in a message, in order."""
-    return [match[0] for match in matches(DRAWN, _text(message), REACH)]
+    return [match[0] for match in matches(DRAWN, payload_text(message), REACH)]
 
 
 def ids_of(address: str) -> list[str]:
@@ -49,7 +49,7 @@ def ids_of(address: str) -> list[str]:
 
 def words_in(message: Payload) -> list[str]:
     """Return the ids in a text, and its other words of chance, in order."""
-    text = _text(message)
+    text = payload_text(message)
     found = {match.start(): match[0] for match in matches(DRAWN, text, REACH)}
     for match in matches(WORD, text, LONGEST):
         word = match[0]
@@ -60,7 +60,7 @@ def words_in(message: Payload) -> list[str]:
 
 def tokens_in(message: Payload) -> list[str]:
     """Return the different words of a text that may be ids if their client sent them again and again, in order."""
-    return list(dict.fromkeys(match[0] for match in matches(TOKEN, _text(message), LONGEST)))
+    return list(dict.fromkeys(match[0] for match in matches(TOKEN, payload_text(message), LONGEST)))
 
 
 def ids_in_text(text: str) -> set[str]:
@@ -79,7 +79,7 @@ def renumbered(message: str, ids: Mapping[str, str]) -> str: ...
 def renumbered(message: bytes, ids: Mapping[str, str]) -> bytes: ...
 def renumbered(message: Payload, ids: Mapping[str, str]) -> Payload:
     """Return a message with some ids replaced by others."""
-    text = _text(message)
+    text = payload_text(message)
     if not any(one in text for one in ids):
         return message
     text = _UUID.sub(lambda match: ids.get(match[0], match[0]), text)
@@ -108,7 +108,3 @@ def ids_apart(theirs: Sequence[str], mine: Sequence[str]) -> dict[str, str] | No
     if len(set(ids.values())) != len(ids):
         return None
     return {one: other for one, other in ids.items() if one != other}
-
-
-def _text(message: Payload) -> str:
-    return message if isinstance(message, str) else message.decode("latin-1")

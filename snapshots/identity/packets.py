@@ -30,6 +30,11 @@ _WSLINK_HEAD = 12  # bytes: a drawn number, an offset and a length
 _LENGTH = 5  # bytes of a type and a length, of which four tell the length
 
 
+def payload_text(message: Payload) -> str:
+    """Return a message as text, each of its bytes as a character."""
+    return message if isinstance(message, str) else message.decode("latin-1")
+
+
 class Packets:
     """Messages of both sides of a web socket, cut into packets; those of other protocols stay as they are."""
 

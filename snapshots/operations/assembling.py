@@ -68,8 +68,7 @@ class Assembly:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
-        if self._guard >= 0:
-            os.close(self._guard)
+        os.close(self._guard)
         if error is not None and (text := no_room(error, self.out)) is not None:
             raise text from error
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.locking import locked_directory
 from stillweb.snapshots.errors import DamagedInput, GateFailed
 from stillweb.snapshots.operations.leaks import VIEWED, body_pieces, messages_of_socket, public_url
 from stillweb.snapshots.secrets.keystore import LEARNED, state_dir
@@ -130,12 +130,8 @@ def _catch_up(path: Path, state: Path) -> None:
 
     if not (path / LEARNED).exists():
         return
-    guard = lock_directory(path, "is being recorded into by another process")
-    try:
+    with locked_directory(path, "is being recorded into by another process"):
         look_through(path, Redactor.for_snapshot(path, state, keep=True))
-    finally:
-        if guard >= 0:
-            os.close(guard)
     if (path / LEARNED).exists():
         raise GateFailed(
             f"{path}: its recording ended before it was looked through for late secrets, and what it knew "

@@ -81,15 +81,13 @@ def _apart(data: bytes, function: str, *arguments: int) -> subprocess.CompletedP
 
 
 def _why(done: subprocess.CompletedProcess[bytes]) -> str:
-    if sys.platform != "win32" and done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return f"it takes more than {SECONDS} s"
     return f"it needs more than {MEMORY >> 20} MB of memory, or crashes the PDF reader"
 
 
 def limit(memory: int, seconds: int) -> None:
-    """Limit this process to bytes of memory, where the system can, and to seconds of the processor."""
-    if sys.platform == "win32":
-        return
+    """Limit this process to bytes of memory, and to seconds of the processor."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

@@ -26,7 +26,7 @@ class AppendFile:
         self.path = path
         self._fd = -1
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise not_written(path, error) from error
         self.size = os.lseek(self._fd, 0, os.SEEK_END)

@@ -15,12 +15,13 @@ import uvicorn
 
 from stillweb.harness.demo import site as demo
 from stillweb.harness.servers import guarded
-from stillweb.harness.servers.guarded import RequestGuard, listen, server_config
+from stillweb.harness.servers.guarded import RequestGuard, server_config
 from stillweb.harness.servers.mcp import PATH, make_app
 from stillweb.harness.tools import Toolset
 from stillweb.harness.view.export import status_page
 from stillweb.harness.view.server import ViewServer
 from stillweb.harness.view.site import Site
+from stillweb.proxy.net.addresses import listen
 from stillweb.proxy.replay import connection
 from stillweb.proxy.replay.gateway import Gateway
 from stillweb.snapshots.snapshot import Snapshot

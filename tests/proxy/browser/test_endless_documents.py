@@ -91,6 +91,7 @@ def test_a_model_that_asks_for_an_endless_answer_gets_an_error(
     with Origin(answer) as origin, closing(LiveStore(recorder).session("a")) as visit:
         found = visit.look(Request("GET", f"{origin.url}/feed"))
         assert found.error == f"ReadTimeout('{NEVER}')"
-        monkeypatch.setattr(bounded_clients, "MOST", 3)
+    monkeypatch.setattr(bounded_clients, "MOST", 3)
+    with Origin(answer) as origin, closing(LiveStore(recorder).session("b")) as visit:
         found = visit.look(Request("GET", f"{origin.url}/feed"))
         assert found.error == "ReadError('the answer is longer than 3 bytes')"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stillweb.snapshots._os.atomic_write import atomic_file
-from stillweb.snapshots._os.locking import lock_directory
+from stillweb.snapshots._os.locking import lock_directory, locked_directory
 from stillweb.snapshots._os.text_files import read_text
 from stillweb.snapshots.errors import UsageError
 from stillweb.snapshots.snapshot import Snapshot
@@ -108,7 +108,8 @@ def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
-    assert lock_directory(tmp_path, "busy") == -1
+    with locked_directory(tmp_path, "busy"):
+        assert not before or len(os.listdir("/proc/self/fd")) == len(before) + 1
     assert not before or len(os.listdir("/proc/self/fd")) == len(before)
 
 

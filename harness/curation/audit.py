@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote_plus, urlsplit
 
-from stillweb.harness.rubric.normalise import as_decimal, decimal_text
+from stillweb.harness.rubric.normalise import MONTHS, as_decimal, decimal_text, spellings
 from stillweb.harness.rubric.sidecar import Rubric
 from stillweb.harness.rubric.spelling import IN_WORD, UNSPACED, normalise_text, write_out_powers
-from stillweb.harness.rubric.spellings import MONTHS, spellings
 from stillweb.harness.rubric.tables import parse_reference
 from stillweb.harness.scoring import TEXTUAL, Context
 from stillweb.harness.scoring.table import rubric_of

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from stillweb.harness.rubric.normalise import spellings
 from stillweb.harness.rubric.spelling import IN_WORD
-from stillweb.harness.rubric.spellings import spellings
 from stillweb.harness.scoring import BEST, TEXTUAL
 from stillweb.harness.trace import Trace
 

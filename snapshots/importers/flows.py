@@ -1,7 +1,7 @@
 """Parser for mitmproxy flow files, without mitmproxy.
 
-A file holds one tnetstring dictionary (https://tnetstrings.info/) per flow. Files of all versions of the format are
-read; mitmproxy before 0.16 had other names for some members. Flows other than HTTP are omitted.
+A file holds one tnetstring dictionary (https://tnetstrings.info/) per flow. Flows other than HTTP are omitted, and web
+sockets of mitmproxy before version 7, which were flows of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.warc.messages import incomplete
 
 MAX_DIGITS = 12
-_OLD_NAMES = {"code": "status_code", "msg": "reason", "body": "content"}  # mitmproxy before 0.16
 
 
 def exchanges(place: ByteSource, name: str) -> Iterator[Exchange | Conversation | Failure | str]:
@@ -30,16 +29,12 @@ def exchanges(place: ByteSource, name: str) -> Iterator[Exchange | Conversation 
     Raises DamagedInput.
     """
     found: dict[str, list[tuple[datetime, datetime, Exchange | Conversation]]] = {}
-    handshakes: dict[str, dict[str, Any]] = {}
     for number, flow in enumerate(flows(place, name)):
         if isinstance(flow, str):
             yield flow
             continue
         try:
-            joined = _joined(flow, handshakes)
-            if joined is None:
-                continue
-            one = _failure(joined) or _exchange(joined)
+            one = _failure(flow) or _exchange(flow)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
             yield f"{name}: flow {number}: can't be read: {error!r}"
             continue
@@ -50,8 +45,6 @@ def exchanges(place: ByteSource, name: str) -> Iterator[Exchange | Conversation 
             yield one
             continue
         found.setdefault(one[2].session, []).append(one)
-    for shake in handshakes.values():
-        yield f"{name}: is a web socket without recorded messages: {shake['url']}"
     for session in sorted(found):
         yield from number_events(found[session])
 
@@ -124,26 +117,6 @@ def _text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _joined(flow: dict[str, Any], handshakes: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return a flow; that of a web socket of mitmproxy before version 7 with its handshake, which came before it.
-
-    Return None for the handshake, which is kept in `handshakes`.
-    """
-    for message in filter(None, (flow.get("request"), flow.get("response"))):
-        for old, new in _OLD_NAMES.items():
-            if old in message:
-                message.setdefault(new, message[old])
-    metadata = flow.get("metadata") or {}
-    if metadata.get("websocket") and not flow.get("websocket"):
-        handshakes[_text(flow["id"])] = flow | {"url": _url(flow["request"])}
-        return None
-    first = handshakes.pop(_text(metadata.get("websocket_handshake") or ""), None)
-    if first is None:
-        return flow
-    by_client = _text(flow.get("close_sender") or "") == "client"
-    return first | {"websocket": flow | {"closed_by_client": by_client}}
-
-
 def _failure(flow: dict[str, Any]) -> Failure | None:
     """Return a request that its origin failed to answer, or None (for instance if the client gave up)."""
     message = _text((flow.get("error") or {}).get("msg") or "")
@@ -169,14 +142,14 @@ def _exchange(flow: dict[str, Any]) -> tuple[datetime, datetime, Exchange | Conv
         return f"got no answer: {url}"
     if flow.get("websocket"):
         return _conversation(flow)
+    if (flow.get("metadata") or {}).get("websocket"):
+        return f"is a web socket without recorded messages: {url}"
     if asked.get("content") is None or answer.get("content") is None:
         return f"a body is not in the file: {url}"
     begun = _time(asked["timestamp_start"])
     ended = _time(answer.get("timestamp_end") or answer.get("timestamp_start") or asked["timestamp_start"])
     server = flow.get("server_conn") or {}
     peer = server.get("peername") or server.get("ip_address")
-    if isinstance(peer, dict):  # before version 2 of the format
-        peer = peer.get("address")
     method, status = _text(asked["method"]).upper(), int(answer["status_code"])
     headers, body = _headers(answer), bytes(answer["content"])
     broken = (body and flow.get("error")) or incomplete(status, headers, body, method)

@@ -13,10 +13,9 @@ from stillweb.snapshots._os.random_access import FileSource, MemorySource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index import parallel
 from stillweb.snapshots.index.build import assemble
-from stillweb.snapshots.index.fast_path import LIMIT, Shapes, SwiftPairs
 from stillweb.snapshots.index.gathering import ScanResult
 from stillweb.snapshots.index.pairing import Pairing
-from stillweb.snapshots.index.parallel import scan_file
+from stillweb.snapshots.index.parallel import LIMIT, Shapes, SwiftPairs, scan_file
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.scan import scan

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from stillweb.snapshots._os.random_access import FileSource, MemorySource
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.index.build import assemble
-from stillweb.snapshots.index.fast_path import SwiftPairs
-from stillweb.snapshots.index.parallel import scan_file
+from stillweb.snapshots.index.parallel import SwiftPairs, scan_file
 from stillweb.snapshots.request import Request
 from stillweb.snapshots.warc import warc
 from stillweb.snapshots.warc.scan import scan

@@ -57,7 +57,12 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
         found += _of_capture(snapshot, capture)
         if progress is not None:
             progress(number)
+    finder = _Finder()
     for view in snapshot.views():
+        for url in dict.fromkeys((view.url, view.final_url)):
+            for part, kind, value in finder.in_request(Request("GET", url)):
+                where = public_url(view.url)
+                found.append(Leak(kind, where, f"metadata of {where}", 0, f"view's {part}", sample(value)))
         for kind in VIEWED:
             data = snapshot.resource(kind, view.address)
             for what, value in in_bytes([data]) if data else ():
@@ -71,9 +76,10 @@ def scan(snapshot: Snapshot, *, progress: Callable[[int], None] | None = None) -
                         sample(value),
                     )
                 )
-    finder = _Finder()
     for address, conversation in snapshot.conversations():
         where = public_url(address)
+        for part, kind, value in finder.in_request(Request("GET", address, opening_fields(conversation))):
+            found.append(Leak(kind, where, f"metadata of {where}", 0, f"web socket's {part}", sample(value)))
         for number, (mine, data) in enumerate(messages_of_socket(conversation), 1):
             held = finder.in_body(Request("POST", "", _JSON, data)) if mine else in_bytes([data])
             for kind, value in held:
@@ -187,6 +193,15 @@ def messages_of_socket(conversation: Mapping[str, Any]) -> Iterator[tuple[bool, 
     close = conversation.get("close")
     if isinstance(close, list) and len(close) == 2:
         yield False, str(close[1]).encode("utf-8", "surrogatepass")
+
+
+def opening_fields(conversation: Mapping[str, Any]) -> Headers:
+    """Return the header fields with which a web socket was opened, as far as they can be read."""
+    fields = conversation.get("headers")
+    pairs = fields if isinstance(fields, list) else []
+    return tuple(
+        (str(one[0]), str(one[1])) for one in pairs if isinstance(one, list | tuple) and len(one) == 2
+    )
 
 
 def in_bytes(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:

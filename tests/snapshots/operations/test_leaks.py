@@ -14,6 +14,7 @@ from stillweb.snapshots.operations.leaks import in_bytes, scan
 from stillweb.snapshots.request import Headers, Request
 from stillweb.snapshots.secrets.redact import Redactor
 from stillweb.snapshots.snapshot import Snapshot
+from stillweb.snapshots.view import View
 from stillweb.snapshots.writer import Writer
 
 KEY = (
@@ -124,16 +125,29 @@ def test_what_web_sockets_said_is_looked_through(tmp_path: Path) -> None:
         "another tool's",
     ]
     with Writer.open(tmp_path / "s") as writer:
-        record = {"url": "http://a.test/ws", "messages": messages, "close": [1000, JWT]}
-        writer.metadata("http://a.test/ws?ticket=1", record)
+        fields = [["Cookie", "sid=a8Kf93kLw02mXq"], ["Upgrade", "websocket"], "another tool's"]
+        record = {"url": "http://a.test/ws", "messages": messages, "close": [1000, JWT], "headers": fields}
+        writer.metadata("http://a.test/ws?ticket=a8Kf93kLw02mXq", record)
     with Snapshot.open(tmp_path / "s") as snapshot:
         found = scan(snapshot)
     assert [(leak.kind, leak.part) for leak in found] == [
         ("member password", "web socket message 1"),
         ("AWS access token", "web socket message 3"),
         ("JSON web token", "web socket message 5"),  # the reason for which it was closed
+        ("session cookie", "web socket's request header Cookie"),
+        ("value of ticket", "web socket's url"),
     ]
     assert {leak.url for leak in found} == {"http://a.test/ws"}
+
+
+def test_the_addresses_of_a_view_are_looked_through(tmp_path: Path) -> None:
+    url, key = "http://a.test/", "?access_token=a8Kf93kLw02mXq"
+    with Writer.open(tmp_path / "s") as writer:
+        writer.view(View(url + key, url + key, f"{url}home{key}", "A"), {"dom": b"<p>a</p>"})
+    with Snapshot.open(tmp_path / "s") as snapshot:
+        assert [(leak.kind, leak.part) for leak in scan(snapshot)] == [
+            ("value of access_token", "view's url")
+        ]
 
 
 def test_a_body_of_nothing_but_secrets_is_searched_until_enough_are_found(

@@ -31,10 +31,12 @@ import msgspec
 from stillweb.harness.benchmark import benchmarks
 from stillweb.harness.task import Limits, Task, TaskSet
 from stillweb.harness.trace import Trace, read_json, read_trace
+from stillweb.snapshots._os.cache import cache_dir
 from stillweb.snapshots._os.locking import locked_directory
 from stillweb.snapshots.errors import DamagedInput, UsageError
 from stillweb.snapshots.evidence.confidence import SERVED
 from stillweb.snapshots.remote import is_remote
+from stillweb.snapshots.secrets.keystore import KEY_FILES, state_dir
 from stillweb.snapshots.shapes import convert, must_be_known, must_be_well_formed
 from stillweb.snapshots.warc.appending import write_whole
 
@@ -234,8 +236,10 @@ class RunFiles:
         return Path(settings.tape_path) if settings.tape_path else self.path / "tape"
 
     def hidden(self, settings: Settings) -> list[str]:
-        """Return the local paths that no program of an attempt may see."""
+        """Return the local paths that no program of an attempt may see: the run's, copies of snapshots, and the user's keys."""
         places = [
+            str(cache_dir().absolute()),
+            *(str(state_dir().absolute() / name) for name in KEY_FILES),
             str(self.path.absolute()),
             *settings.snapshots,
             str(self.tape(settings).absolute()),

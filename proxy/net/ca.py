@@ -24,7 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stillweb.proxy.net.client_env import trust_store_files
 from stillweb.snapshots.errors import DamagedInput, MissingCapability, UsageError
-from stillweb.snapshots.secrets.keystore import state_dir
+from stillweb.snapshots.secrets.keystore import AUTHORITY, state_dir
 
 
 def client_certificates(asked: Path) -> str:
@@ -54,7 +54,7 @@ def system_directory() -> str | None:
     return path if path and os.path.isdir(path) else None
 
 
-KEY_FILE = "mitmproxy-ca.pem"
+KEY_FILE = AUTHORITY  # where mitmproxy looks for it
 CERTIFICATE_FILE = "stillweb-ca.pem"
 CA_DAYS = 3650
 LEAF_DAYS = 90

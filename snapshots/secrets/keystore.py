@@ -38,6 +38,9 @@ DRAWN = 20  # characters from which a value that looks random is taken for one
 _TAIL = re.compile(r"k([0-9a-f]{6})([0-9a-f]{5})\Z")
 
 
+KEY_FILES = (MASTER, AUTHORITY) = ("redaction.key", "mitmproxy-ca.pem")  # in the state directory
+
+
 def state_dir() -> Path:
     """Return the directory of this user's key and certificate authority: `$STILLWEB_STATE`, else the platform's."""
     override = os.environ.get("STILLWEB_STATE")
@@ -74,7 +77,7 @@ def snapshot_key(salt: str, directory: Path) -> bytes:
     Raises DamagedInput if the file there is no master key, OSError if it can't be read or written.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = directory / "redaction.key"
+    path = directory / MASTER
     try:
         # written elsewhere and linked into place, so that two processes that start together agree on one key
         temporary = directory / f".redaction-{os.getpid()}-{secrets.token_hex(4)}"

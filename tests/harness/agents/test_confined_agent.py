@@ -21,6 +21,7 @@ from stillweb.harness.sandbox.running import can_confine
 from stillweb.harness.task import Task
 from stillweb.harness.trace import read_trace
 from stillweb.snapshots.errors import MissingCapability, UsageError
+from stillweb.snapshots.secrets.keystore import snapshot_key
 from tests.harness.sandbox.test_attacks import without
 from tests.proxy.frozen import Site
 from tests.support.command_line import stillweb
@@ -270,9 +271,21 @@ def test_files_that_are_named_are_seen_and_are_part_of_what_the_agent_is(tmp_pat
         program_says(tmp_path, "", name="other.py", files=["nowhere"])
 
 
-def test_a_named_folder_that_holds_the_run_is_refused(tmp_path: Path) -> None:
-    said = program_says(tmp_path, "print(42)", files=[str(tmp_path)])
-    assert "name the program's own files one by one" in said
+@pytest.mark.parametrize("held", ["run", "cache", "state"])
+def test_a_named_folder_that_holds_the_run_or_keys_or_copies_is_refused(
+    tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLWEB_CACHE", str(tmp_path / "cache" / "stillweb"))
+    monkeypatch.setenv("STILLWEB_STATE", str(tmp_path / "state" / "stillweb"))
+    snapshot_key("", tmp_path / "state" / "stillweb")
+    (tmp_path / "cache" / "browser").mkdir(parents=True)
+    named = tmp_path / held if held != "run" else tmp_path
+    assert "name the program's own files one by one" in program_says(
+        tmp_path, "print(42)", files=[str(named)]
+    )
+    if held == "cache":
+        shutil.rmtree(tmp_path / "run")
+        assert program_says(tmp_path, "print(42)", files=[str(named / "browser")]) == "42"
 
 
 def test_the_machine_is_asked_before_anything_is_begun(

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from stillweb.harness.benchmarks.sgi.idea import parse_votes
-from stillweb.harness.benchmarks.sgi.idea_formulas import DIMENSIONS
+from stillweb.harness.benchmarks.sgi.idea import DIMENSIONS, parse_votes
 from stillweb.harness.review.reviews import COMPOSITION, hints_of
 from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import RunFiles, Settings

@@ -159,7 +159,7 @@ def _asked(request: Request, key: str) -> _Asked:
     else:
         parsed = parse(request)
         parts = _split(parsed.url)
-        parameters = _parameters(parsed)
+        parameters = parameters_of(parsed)
         found = operations_of(parsed)
         operation = " ".join(o.text or " ".join(o.names) for o in found)
         changing = {o.changes for o in found}
@@ -242,7 +242,7 @@ def _split(url: str) -> SplitResult:
         return SplitResult(scheme, host, slash + path, query, "")
 
 
-def _parameters(parsed: ParsedRequest) -> list[tuple[str, str]]:
+def parameters_of(parsed: ParsedRequest) -> list[tuple[str, str]]:
     """Return the named values that a request sends."""
     pairs = (pair.partition("=") for pair in parsed.query or ())
     found = [(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs]

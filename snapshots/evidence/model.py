@@ -85,6 +85,11 @@ class Target:
         return Counter(o.answer for o in self.observations)
 
     @cached_property
+    def parts(self) -> Set[str]:
+        """The parts with which the request was recorded."""
+        return {part for o in self.observations for part in o.parts}
+
+    @cached_property
     def leads(self) -> bool:
         """True if the request only reads, and led all clients to one place."""
         return self.event.safe and self.event.away and len(self.answers) == 1
@@ -222,10 +227,8 @@ class Model:
         # by request and type or part, of its absence and of the last state that it was in
         self._kept_by: dict[tuple[int, str, bool], tuple[tuple[int | str, str], dict[int, float]]] = {}
         self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
-        self._usual: Set[str] | None = None
         self._sent_by: dict[int, dict[str, str]] = {}
-        # by request, of the parts that were recorded
-        self._part_chances: dict[int, dict[str, float | None]] = {}
+        self._part_chances: dict[tuple[int, str], float] = {}  # by request and recorded part
         # of how many requests a type was tested, and decides the answers: of all, of those of one type, and of each
         self._tested: dict[Hashable, float] = {}
         self._decided: dict[Hashable, float] = {}
@@ -342,7 +345,7 @@ class Model:
         types = {t for o in last.values() for t in o.history.types(o.place)}
         if target.event.kind == BLOCK:
             types = {t for t in types if self.kinds[t] != "asset"}
-        types.update(part for o in observations for part in o.parts)
+        types |= target.parts
         for t in sorted(types):
             names: dict[int | str, int] = {}
             pattern = tuple(names.setdefault(o.mark(t), len(names)) for o in observations)
@@ -385,7 +388,7 @@ class Model:
     def _replaced(self, t: str, target: Target) -> float:
         """Return the factor of the odds that an event of a type replaces what the one before said, by whose words are in answers after both."""
         shown = {o.answer: (o, self._shown(o.capture)) for o in target.observations}
-        always = self._usual_words() | set.intersection(*(set(words) for _, words in shown.values()))
+        always = self._usual_words | set.intersection(*(set(words) for _, words in shown.values()))
         score = 0
         for o, words in shown.values():
             *_, before, last = [set[str]()] * 2 + [_said(e) - always for e in o.history.of(t, o.place, 2)]
@@ -748,7 +751,7 @@ class Model:
     def _turned_away(self, target: Target, parts: Parts) -> Counter[int]:
         """Return the answers to those who lacked a proof of who they are, if each was sent away, others were not, and it is lacking now."""
         lacking: Counter[int] = Counter()
-        for proof in sorted(p for p in self._recorded_parts(target) if p.startswith(_PROOFS)):
+        for proof in sorted(p for p in target.parts if p.startswith(_PROOFS)):
             if proof not in parts:
                 without = [o for o in target.observations if proof not in o.parts]
                 among = any(not o.away for o in target.observations if proof in o.parts)
@@ -799,7 +802,7 @@ class Model:
         if last is not None and last[0] == key and last[1] is past and last[2] is parts:
             return last[3]
         target, found = self.targets[key], self.candidates(key)
-        mine, known = set(past[0].types(past[1])), parts.keys() & self._recorded_parts(target).keys()
+        mine, known = set(past[0].types(past[1])), parts.keys() & target.parts
         new = sorted((mine | found.untested | known) - found.shares.keys())
         untried = {t: self._kept(t, target, past, parts) for t in new}
         for t in sorted((found.always & found.shares.keys()) - mine):
@@ -865,12 +868,12 @@ class Model:
         They were sent in a `past`, or else before the answer, and are lacking now.
         """
         factors: dict[int, float] = {}
-        now = _sent_with(t, *past) - self._usual_words() if past else set[str]()
+        now = _sent_with(t, *past) - self._usual_words if past else set[str]()
         if past and not now:
             return factors
         for o in target.observations:
             senders = self._senders(o.history)
-            sent = now if past else _sent(t, o) - self._usual_words()
+            sent = now if past else _sent(t, o) - self._usual_words
             shown = sent & self._shown(o.capture)
             own = {word for word in sent if senders.get(word, t) == t}
             if own and 2 * len(own & shown) >= len(own):
@@ -892,37 +895,28 @@ class Model:
 
     def _part_chance(self, part: str, target: Target) -> float:
         """Return the chance that a part decides which the recording never tried; more where an answer repeats its words."""
-        chances = self._recorded_parts(target)
-        found = chances[part]
+        memo = target.event.key, part
+        found = self._part_chances.get(memo)
         if found is None:
             found = self.chance(part, target.event)
             sent = {o.capture: words_of(o.parts.get(part, "")) for o in target.observations}
-            if any(words & self._shown(capture) - self._usual_words() for capture, words in sent.items()):
+            if any(words & self._shown(capture) - self._usual_words for capture, words in sent.items()):
                 found = _moved(found, priors.HEARD)
-            chances[part] = found
+            self._part_chances[memo] = found
         return found
 
     def strange(self, target: Target, parts: Parts) -> dict[str, float]:
         """Return the parts with which a request was never recorded, any number of them, and the chance that each decides nothing."""
-        strange = sorted(parts.keys() - self._recorded_parts(target).keys())
+        strange = sorted(parts.keys() - target.parts)
         return {part: 1 - self.chance(part, target.event) for part in strange}
 
-    def _recorded_parts(self, target: Target) -> dict[str, float | None]:
-        """Map the parts with which a request was recorded to their chance of deciding its answer; None if not yet computed."""
-        chances = self._part_chances.get(target.event.key)
-        if chances is None:
-            recorded = {part for o in target.observations for part in o.parts}
-            chances = self._part_chances[target.event.key] = dict.fromkeys(recorded)
-        return chances
-
+    @cached_property
     def _usual_words(self) -> Set[str]:
-        """Return the words that the answers of several requests show, such as `html` and `en`: they echo nothing that was sent."""
-        if self._usual is None:
-            every = max(1, len(self.targets) // SAMPLED)
-            sample = [t.observations[0].capture for t in list(self.targets.values())[::every][:SAMPLED]]
-            counted = Counter(word for capture in sample for word in self._shown(capture))
-            self._usual = {word for word, count in counted.items() if count > max(1, len(sample) // 4)}
-        return self._usual
+        """The words that the answers of several requests show, such as `html` and `en`: they echo nothing that was sent."""
+        every = max(1, len(self.targets) // SAMPLED)
+        sample = [t.observations[0].capture for t in list(self.targets.values())[::every][:SAMPLED]]
+        counted = Counter(word for capture in sample for word in self._shown(capture))
+        return {word for word, count in counted.items() if count > max(1, len(sample) // 4)}
 
     def _members(self, chosen: Chosen, found: Candidates) -> list[tuple[Chosen, float]]:
         """Return the hypotheses that one over groups stands for: one type of each group, with the product of their shares."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote
 
-from stillweb.snapshots.evidence.events import shortened
+from stillweb.snapshots.evidence.events import parameters_of, shortened
 from stillweb.snapshots.evidence.model import ANEW, OTHER
 from stillweb.snapshots.evidence.priors import of_part
 from stillweb.snapshots.http.acceptance import first_kind
-from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body, MultipartField, Pair
+from stillweb.snapshots.http.bodies import FORM, JSON, MULTIPART, Body
 from stillweb.snapshots.http.header_values import sorted_languages
 from stillweb.snapshots.identity.cookies import cookies_of, credentials_of, is_session, logins_of
 from stillweb.snapshots.identity.differences import differences
@@ -337,21 +337,10 @@ def repeated_pairs(request: Request) -> str:
 
 
 def _repeated_pairs(request: Request) -> str:
-    parsed = parse(request)
-    query = [(f"?{p.partition('=')[0]}", p) for p in parsed.query or ()]
-    fields: Sequence[Pair | MultipartField] = (
-        parsed.body.value if parsed.body.kind in (FORM, MULTIPART) else ()
-    )
-    names: Counter[str | bytes] = Counter(name for name, _ in query)
-    names.update(field.name for field in fields)
-    repeated = [pair for pair in query if names[pair[0]] > 1]
-    repeated += [_text_of(field) for field in fields if names[field.name] > 1]
-    text = ", ".join(map(repr, in_order(repeated, key=lambda pair: pair[0])))
-    free(repeated)
+    pairs = parameters_of(parse(request))
+    names = Counter(name for name, _ in pairs)
+    repeated = in_order([pair for pair in pairs if names[pair[0]] > 1], key=lambda pair: pair[0])
+    text = ", ".join(map(repr, repeated))
+    del repeated
+    free(pairs)
     return text
-
-
-def _text_of(field: Pair | MultipartField) -> tuple[str, str]:
-    if isinstance(field, MultipartField):
-        return field.name, field.content.decode("latin-1")
-    return field.name.decode("latin-1"), field.value.decode("latin-1")

@@ -31,12 +31,13 @@ def strict_json(text: str) -> Any:
     an object, because the first one would be lost.
     """
     try:
-        return json.loads(text, parse_constant=_no_number, object_pairs_hook=unique_members)
+        return json.loads(text, parse_constant=no_number, object_pairs_hook=unique_members)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _no_number(name: str) -> Any:
+def no_number(name: str) -> Any:
+    """Refuse NaN and Infinity, which Python reads as JSON; for `parse_constant`."""
     raise ValueError(f"{name} is not a number of JSON")
 
 

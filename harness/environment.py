@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from stillweb.harness.runs.playing import final_page
 from stillweb.harness.scoring import METRICS, Context, Score, scale_of, score
 from stillweb.harness.task import Task
-from stillweb.harness.tools.toolset import ToolSession, Toolset
+from stillweb.harness.tools.toolset import ToolSession, ToolThread
 from stillweb.snapshots.errors import UsageError
-
-T = TypeVar("T")
-
 
 _ACTION = 'an action is {"tool": NAME, "arguments": {…}} or {"answer": TEXT}'
 
@@ -42,32 +36,6 @@ class Step:
     score: Score | None = None
 
 
-class Shared:
-    """Toolset of one snapshot with the event loop of its calls, for any number of environments."""
-
-    def __init__(self, toolset: Toolset) -> None:
-        self.toolset = toolset
-        self.numbers = itertools.count(1)
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="stillweb-env", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop; return its result."""
-        if not self._thread.is_alive():
-            work.close()
-            raise UsageError("this environment is closed")
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
-
-    def close(self) -> None:
-        """Close the toolset and end the loop; a second call does nothing."""
-        if self._thread.is_alive():
-            self.run(self.toolset.close())
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
-            self.loop.close()
-
-
 class Environment:
     """One session at a task. `reset` begins it anew, `step` calls a tool or answers. Made by `stillweb.env`.
 
@@ -75,7 +43,7 @@ class Environment:
     thread. An action is `{"tool": NAME, "arguments": {…}}` or `{"answer": TEXT}`.
     """
 
-    def __init__(self, shared: Shared, task: Task, steps: int | None, context: Context) -> None:
+    def __init__(self, shared: ToolThread, task: Task, steps: int | None, context: Context) -> None:
         self.task, self.steps = task, steps
         self._shared, self._context = shared, context
         self._session: ToolSession | None = None

@@ -27,7 +27,7 @@ from typing import Any, Self
 
 import msgspec
 
-from stillweb.harness._parsing import problem, unique_members
+from stillweb.harness._parsing import no_number, problem, unique_members
 from stillweb.snapshots._os.atomic_write import naming, sync_folder
 from stillweb.snapshots.errors import FULL_DISK, DamagedInput, UsageError
 from stillweb.snapshots.warc.appending import full_disk, write_whole
@@ -317,20 +317,16 @@ def read_json(text: str | bytes) -> Any:
     """
     return json.loads(
         text,
-        parse_constant=_no_number,
+        parse_constant=no_number,
         parse_float=_number,
         parse_int=_integer,
         object_pairs_hook=unique_members,
     )
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
-
-
 def _number(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _no_number(text)
+    return value if math.isfinite(value) else no_number(text)
 
 
 def _integer(text: str) -> int:

@@ -6,12 +6,10 @@ raises MissingCapability with the command that installs it where an extra is mis
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
-import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -785,29 +783,20 @@ class Tools:
         session: str,
         options: Mapping[str, Any],
     ):
-        from stillweb.harness.tools.toolset import Toolset
+        from stillweb.harness.tools.toolset import Toolset, ToolThread
 
         with ExitStack() as stack:  # a snapshot given as paths is closed with the tools
             toolset = Toolset(stack.enter_context(_opened(snapshot)), contracts, **options)
+            self.session = own = toolset.session(session)
             opened = stack.pop_all()
-        self.session = toolset.session(session)
-        self._loop = loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="stillweb-tools", daemon=True)
-        thread.start()
-        own = self.session
-
-        async def end() -> None:
-            await own.close()
-            await toolset.close()
+        self._thread = thread = ToolThread(toolset)
 
         def close() -> None:
-            try:
-                asyncio.run_coroutine_threadsafe(end(), loop).result()
-            finally:
-                loop.call_soon_threadsafe(loop.stop)
-                thread.join()
-                loop.close()
-                opened.close()
+            with opened:
+                try:
+                    thread.run(own.close())
+                finally:
+                    thread.close()
 
         self._close = weakref.finalize(self, close)
 
@@ -821,17 +810,11 @@ class Tools:
         The result has `text`, `content` (MCP parts), `is_error` and `meta` (verdict, captures). A miss, an unknown
         tool and wrong arguments give the real tool's error with `is_error`; they raise nothing.
         """
-        return self._run(self.session.call(tool, arguments))
+        return self._thread.run(self.session.call(tool, arguments))
 
     def close(self) -> None:
         """End the session: browser, store and thread. A Snapshot that was given stays open."""
         self._close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if not self._close.alive:
-            work.close()
-            raise UsageError("these tools are closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def __enter__(self) -> Self:
         return self
@@ -921,10 +904,10 @@ def env(
     `context` has a judge and side-cars for scorers that need them; `options` are those of
     `stillweb.harness.tools.Toolset`. Raises UsageError for a wrong task, contract or scorer.
     """
-    from stillweb.harness.environment import Environment, Shared
+    from stillweb.harness.environment import Environment
     from stillweb.harness.rubric import compile_rubrics
     from stillweb.harness.scoring import Context, find_scorer
-    from stillweb.harness.tools.toolset import Toolset
+    from stillweb.harness.tools.toolset import Toolset, ToolThread
 
     asked = _task(task)
     find_scorer(asked.scorer)
@@ -932,7 +915,7 @@ def env(
         context = Context(rubrics=compile_rubrics([asked]) if asked.scorer == "table" else {})
     opened = snapshot if isinstance(snapshot, Snapshot) else Snapshot.open(snapshot)
     return Environment(
-        Shared(Toolset(opened, _several(contracts), accept=accept, **options)), asked, steps, context
+        ToolThread(Toolset(opened, _several(contracts), accept=accept, **options)), asked, steps, context
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from stillweb.harness._parsing import no_number
 from stillweb.harness.agents import Agent
 from stillweb.harness.agents.attempt import (
     ENDPOINT_FAILED,
@@ -194,10 +195,6 @@ async def score_attempt(
 _TOOL = "browser_evaluate"
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 def final_page(
     tools: Any, loop: asyncio.AbstractEventLoop, calls: Sequence[tuple[str, Any]]
 ) -> Callable[[str], Any] | None:
@@ -222,7 +219,7 @@ def final_page(
         if result.is_error or not section:
             raise UsageError(f"the final page can't evaluate {expression!r}: {text[:300]}")
         try:
-            return json.loads(section, parse_constant=_no_number)
+            return json.loads(section, parse_constant=no_number)
         except (ValueError, RecursionError):
             raise UsageError(f"{expression!r} gave no JSON value: {section[:300]}") from None
 

@@ -15,6 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from stillweb.harness._parsing import no_number
 from stillweb.proxy.net.own_pages import page_fields, same_token, why_refused
 from stillweb.proxy.replay.http1 import PATIENCE, has_bare_break
 
@@ -128,7 +129,7 @@ def _unreadable(body: bytes, fields: dict[str, str]) -> str:
         return ""
     deep = f"the request is nested more than {DEEPEST} deep. Send a flatter one"
     try:
-        level = [json.loads(body, parse_constant=_no_number)]
+        level = [json.loads(body, parse_constant=no_number)]
         if _SURROGATE.search(body):
             json.dumps(level, ensure_ascii=False).encode()  # no answer could name half of a pair
     except RecursionError:
@@ -147,10 +148,6 @@ def _unreadable(body: bytes, fields: dict[str, str]) -> str:
             for inner in (item.values() if isinstance(item, dict) else item)
         ]
     return deep if level else ""
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
 
 
 async def answer(send: Any, status: int, why: str, receive: Any = None) -> None:

@@ -29,6 +29,7 @@ from stillweb.harness._parsing import strict_json
 from stillweb.harness.servers.mcp import META
 from stillweb.harness.tools.reader_common import miss_response
 from stillweb.harness.tools.store import Store, Visit
+from stillweb.snapshots._os.signals import handle_signals
 from stillweb.snapshots.capture import Exchange
 from stillweb.snapshots.errors import DamagedInput, StillwebError, UsageError
 from stillweb.snapshots.evidence import SERVED
@@ -409,12 +410,10 @@ def _ended_with(server: subprocess.Popen[bytes]) -> Iterator[None]:
     def end(number: int, _: object) -> None:
         server.send_signal(number)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        with handle_signals({name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGINT)}, end):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if server.poll() is None:
             server.kill()
             server.wait()

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import rfc8785
 
+from stillweb.harness._parsing import no_number
 from stillweb.harness.tools.contract import ToolResult, fill_template, load
 from stillweb.harness.tools.reader_common import page
 from stillweb.harness.tools.store import FoundPage, Visit, httpx_text
@@ -230,7 +231,7 @@ def parse_object(body: bytes) -> dict[str, Any] | None:
 def _parsed(text: str) -> Any:
     """Parse JSON as JavaScript does, where all numbers are doubles. Raise ValueError if it is not JSON."""
     try:
-        return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_no_number)
+        return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=no_number)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -240,10 +241,6 @@ def _number(text: str) -> int | float | None:
     if not math.isfinite(value):
         return None  # `JSON.stringify` writes null for an infinite number
     return int(value) if value.is_integer() and abs(value) <= 2**53 else value
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _not_json(text: str) -> str:

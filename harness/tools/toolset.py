@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import itertools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -199,6 +201,35 @@ class Toolset:
             if closing is not None:
                 await closing()
         self.store.close()
+
+
+class ToolThread:
+    """A toolset and a thread in whose event loop its calls run, for callers with another loop or none."""
+
+    def __init__(self, toolset: Toolset) -> None:
+        self.toolset = toolset
+        self.numbers = itertools.count(1)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="stillweb-tools", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop; return its result."""
+        if not self._thread.is_alive():
+            work.close()
+            raise UsageError("these tools are closed")
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def close(self) -> None:
+        """Close the toolset and end the loop; a second call does nothing."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self.run(self.toolset.close())
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
 
 
 def _make(contract: str, toolset: Toolset) -> Tool:

@@ -135,7 +135,7 @@ def test_a_direct_host_is_asked_past_the_snapshot_and_that_is_said(tmp_path: Pat
     ("words", "why"),
     [
         (("--no-proxy", "a.test", "--isolate", "--", "true"), "--isolate leaves no way to a.test"),
-        (("--no-proxy", "127.0.0.1:70000", "--isolate", "--", "true"), "Port out of range"),
+        (("--no-proxy", "127.0.0.1:70000", "--isolate", "--", "true"), "'127.0.0.1:70000' is not a host"),
         (("--no-proxy", "a.test"), "--no-proxy is for a program after '--'"),
         (("--no-proxy", "https://a.test/", "--", "true"), "'https://a.test/' is not a host"),
     ],

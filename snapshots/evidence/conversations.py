@@ -84,7 +84,7 @@ class ClientMessages:
         lasts = [following] if following is not None else turn[::-1]
         for last in lasts:
             others = self._turn if following is not None else [one for one in turn if one is not last]
-            past = History([*self._history.events, *_in_order(others)]) if others else self._history
+            past = self._history.branch(len(self._history), _in_order(others))
             yield last.key, (past, len(past))
 
 

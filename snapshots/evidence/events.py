@@ -369,6 +369,10 @@ class History:
         kept = sorted(later, key=lambda p: (later[p], self.events[p].safe, -p))[: most // 2]
         return History(self.events[p] for p in sorted(kept))
 
+    def branch(self, place: int, events: Sequence[Event]) -> History:
+        """Return a history in which other events follow those before `place`; the history itself where none do."""
+        return History([*self.events[:place], *events]) if events else self
+
     def types(self, place: int) -> Iterator[str]:
         """Yield the types that happened before `place`."""
         return (t for t, places in self._places.items() if places and places[0] < place)

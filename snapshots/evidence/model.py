@@ -180,7 +180,7 @@ class Model:
             moments[session] = moment, reads
             target = self.targets.setdefault(event.key, Target(event))
             equal = [e for e in reads if e.key == event.key] if event.key in varied else []
-            past = History([*history.events, *equal]) if equal else history
+            past = history.branch(len(history), equal)
             target.observations.append(
                 Observation(
                     past,
@@ -226,7 +226,6 @@ class Model:
         self._explained: dict[int, dict[Chosen, dict[str, list[Explanation]]]] = {}
         # by request and type or part, of its absence and of the last state that it was in
         self._kept_by: dict[tuple[int, str, bool], tuple[tuple[int | str, str], dict[int, float]]] = {}
-        self._last_untried: tuple[int, tuple[History, int], Parts, dict[str, dict[int, float]]] | None = None
         self._sent_by: dict[int, dict[str, str]] = {}
         self._part_chances: dict[tuple[int, str], float] = {}  # by request and recorded part
         # of how many requests a type was tested, and decides the answers: of all, of those of one type, and of each
@@ -288,10 +287,9 @@ class Model:
     def past(self, key: int, history: History) -> tuple[History, int]:
         """Return the events before a request after `history`: of concurrent requests, only equal ones count."""
         place = self.since(key, history)
-        equal = (
-            [e for e in history.events[place:] if e.key == key] if len(self.targets[key].answers) > 1 else []
-        )
-        return (History([*history.events[:place], *equal]), place + len(equal)) if equal else (history, place)
+        varied = len(self.targets[key].answers) > 1
+        equal = [e for e in history.events[place:] if e.key == key] if varied else []
+        return history.branch(place, equal), place + len(equal)
 
     # Priors
 
@@ -797,10 +795,6 @@ class Model:
 
     def untried(self, key: int, past: tuple[History, int], parts: Parts) -> dict[str, dict[int, float]]:
         """Return for each type or part that was recorded and not searched the chances that answers do not change by it."""
-        # the grounds of the likeliest answers are asked for right after a prediction
-        last = self._last_untried
-        if last is not None and last[0] == key and last[1] is past and last[2] is parts:
-            return last[3]
         target, found = self.targets[key], self.candidates(key)
         mine, known = set(past[0].types(past[1])), parts.keys() & target.parts
         new = sorted((mine | found.untested | known) - found.shares.keys())
@@ -813,7 +807,6 @@ class Model:
                 most = 1 - (1 - right) * self._type_chance(t, target, past)
                 kept = untried.get(t, {})
                 untried[t] = {answer: min(most, kept.get(answer, 1.0)) for answer in target.answers}
-        self._last_untried = key, past, parts, untried
         return untried
 
     def _kept(self, t: str, target: Target, past: tuple[History, int], parts: Parts) -> dict[int, float]:

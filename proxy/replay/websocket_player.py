@@ -29,7 +29,7 @@ from stillweb.snapshots.evidence.events import Event
 from stillweb.snapshots.evidence.matcher import OTHER_SECRET
 from stillweb.snapshots.evidence.parts import Given, cookie_parts, header_parts
 from stillweb.snapshots.evidence.socket_messages import word
-from stillweb.snapshots.http.bodies import JSON, spells_numbers_alike
+from stillweb.snapshots.http.bodies import JSON, spells_numbers_alike, unique_members
 from stillweb.snapshots.identity import equality
 from stillweb.snapshots.identity.differences import differences
 from stillweb.snapshots.identity.drawn_ids import DRAWN
@@ -241,7 +241,10 @@ def message_differences(message: Payload, stored: Payload) -> Iterator[object]:
 _FRAMED = re.compile(r"(\d*+-?(?:/[^,\[{]*,)?\d*+)([\[{].*[\]}])([\x00\x1e\s]*)", re.S)
 TRIES = 100  # combinations of rules that are tried for a message
 # numbers by their text: many are one double
-_DECODER = json.JSONDecoder(parse_float=lambda text: (text,), parse_int=lambda text: (text,))
+_EXACT = json.JSONDecoder(
+    parse_float=lambda text: (text,), parse_int=lambda text: (text,), object_pairs_hook=unique_members
+)
+_UNIQUE = json.JSONDecoder(object_pairs_hook=unique_members)
 _DEEPEST = 24  # of JSON and protobuf messages that are compared without their order
 
 
@@ -315,7 +318,7 @@ def _spots(message: Payload) -> dict[Spot, Any]:
     prefix, suffix, text = _framed(message)
     if text and len(text) <= LONGEST:
         try:
-            return {_FRAME: prefix + suffix, **dict(_within(json.loads(text), (), 0))}
+            return {_FRAME: prefix + suffix, **dict(_within(_UNIQUE.decode(text), (), 0))}
         except (ValueError, RecursionError):
             return {}
     frame = _STOMP.fullmatch(message) if isinstance(message, str) and len(message) <= LONGEST else None
@@ -434,7 +437,7 @@ def without_order(message: Payload) -> object:
     found = _FRAMED.fullmatch(message)
     try:
         return (
-            (found[1], _sorted(read_json(_DECODER, found[2]), 0))
+            (found[1], _sorted(read_json(_EXACT, found[2]), 0))
             if found
             else sorted(_spots(message).items(), key=repr) or None
         )

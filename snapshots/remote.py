@@ -6,12 +6,15 @@ checked against them as it arrives; any other file is checked not to have change
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import ipaddress
 import json
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import uuid
@@ -23,7 +26,7 @@ from functools import cache, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -202,6 +205,28 @@ def _store_errors() -> tuple[type[BaseException], ...]:
 
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_INSIDE = "redirects to this machine or a private network"
+
+
+def _leads_inside(at: str, to: str) -> bool:
+    """Return True if a redirect of a public server leads to this machine or a private network: to its services, or a cloud's metadata."""
+    try:
+        here, there = urlsplit(at).hostname, urlsplit(urljoin(at, to)).hostname
+    except ValueError:  # no address
+        return False
+    return bool(there) and there != here and _is_inside(there) and not _is_inside(here)
+
+
+def _is_inside(host: str | None) -> bool:
+    """Return True if a host has an address that is not public."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # its connection will fail, too
+        return False
+    return any(not ipaddress.ip_address(str(one[4][0]).partition("%")[0]).is_global for one in found)
 
 
 # -- reading by blocks
@@ -465,6 +490,9 @@ def _bounded_response() -> type[Any]:
     class BoundedResponse(aiohttp.ClientResponse):
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
             await super().start(connection)
+            to = self.headers.get("Location")
+            if self.status in _REDIRECTS and to and await asyncio.to_thread(_leads_inside, str(self.url), to):
+                raise aiohttp.ClientPayloadError(_INSIDE)
             asked = re.match(r"bytes=(\d+)-(\d+)", self.request_info.headers.get("Range", ""))
             if not self.ok or asked is None:
                 allowance = _LISTING.get() or _Allowance(MOST, f"sends more than {MOST >> 20} MB at once")
@@ -500,7 +528,7 @@ def _bounded_session() -> type[Any]:
                 raise OSError(listing.fault)
             answer = await super().send(request)
             status, fields = answer.status_code, answer.headers
-            if status in (301, 302, 303, 307, 308) and "x-amz-bucket-region" not in fields:
+            if status in _REDIRECTS and "x-amz-bucket-region" not in fields:
                 raise OSError(f"redirects elsewhere (status {status})")
             return answer
 
@@ -528,6 +556,13 @@ class _Answer(NamedTuple):
     status_code: int
     headers: Mapping[str, str]
     content: bytes
+
+
+def _stay_outside(answer: Any) -> None:
+    """Raise OSError for a redirect of a public server into a private network."""
+    to = answer.headers.get("Location")
+    if answer.status_code in _REDIRECTS and to and _leads_inside(str(answer.request.url), to):
+        raise OSError(_INSIDE)
 
 
 def hub_client() -> ModuleType:
@@ -573,7 +608,11 @@ class HubStore:
 
     def _api(self) -> Any:
         api = self._hub.HfApi()
-        self._hub.utils.get_session().timeout = SILENCE
+        session = self._hub.utils.get_session()
+        session.timeout = SILENCE
+        hooks = session.event_hooks
+        if _stay_outside not in hooks["response"]:
+            session.event_hooks = {**hooks, "response": [*hooks["response"], _stay_outside]}
         return api
 
     def files(self) -> dict[str, RemoteFile]:
@@ -710,11 +749,13 @@ class OciStore:
         plain = urlsplit(f"//{self._host}").hostname in _LOOPBACK
         base = f"{'http' if plain else 'https'}://{self._host}"
         if self._client is None:
-            with requests.get(f"{base}/v2/", timeout=SILENCE, stream=True) as hello:
+            stay: Any = {"response": [lambda answer, **_: _stay_outside(answer)]}
+            with requests.get(f"{base}/v2/", timeout=SILENCE, stream=True, hooks=stay) as hello:
                 challenge = hello.headers.get("Www-Authenticate", "")
             backend = "basic" if challenge.lower().startswith("basic") else "token"
             self._client = Registry(self._host, insecure=plain, auth_backend=backend)
             self._client.session.request = partial(self._client.session.request, timeout=SILENCE)
+            self._client.session.hooks = stay
             self._client.auth.load_configs(Container(self._name, self._host))
         url = (
             path

@@ -379,6 +379,24 @@ def test_no_credentials_follow_a_redirect_of_a_bucket(monkeypatch: pytest.Monkey
         assert other.asked == []
 
 
+@pytest.mark.parametrize("store", ["http", "hub", "oci"])
+def test_no_redirect_of_a_public_server_leads_inside(monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    """Of the two names of loopback, one is taken for a public server's."""
+    monkeypatch.setattr(remote, "_is_inside", lambda host: host == "localhost")
+    with Origin(lambda _: Answer(body=b"inside")) as inside:
+        elsewhere = [("Location", inside.url.replace("127.0.0.1", "localhost") + "/latest/meta-data")]
+        with Origin(lambda _: Answer(302, headers=elsewhere)) as server:
+            monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+            addresses = {
+                "http": f"{server.url}/site.wacz",
+                "hub": "hub:lab/site",
+                "oci": f"oci://127.0.0.1:{server.port}/lab/site:v1",
+            }
+            with pytest.raises(StillwebError, match="redirects to this machine or a private network"):
+                open_store(addresses[store]).files()
+        assert inside.asked == []
+
+
 def test_wrong_credentials_are_told(
     sealed: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
-from itertools import zip_longest
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -562,17 +561,33 @@ def _answer(trace: Trace) -> str:
 
 
 def _calls(one: Trace, two: Trace) -> str:
-    pairs = zip_longest(one.of("tool_call"), two.of("tool_call"))
-    for number, (before, after) in enumerate(pairs, 1):
-        if _asked(before) != _asked(after):
-            return f"call {number}: {_told(before)} -> {_told(after)}"
-        if before["output"]["digest"] != after["output"]["digest"]:
-            return f"call {number} was answered otherwise: {_told(after)}"
-    return "the same calls, answered alike"
+    at, _ = first_divergence(one, two)
+    before, after = (
+        calls[at] if at < len(calls) else None for calls in (one.of("tool_call"), two.of("tool_call"))
+    )
+    if before is None and after is None:
+        return "the same calls, answered alike"
+    if before and after and _asked(before) == _asked(after):
+        return f"call {at + 1} was answered otherwise: {_told(after)}"
+    return f"call {at + 1}: {_told(before)} -> {_told(after)}"
 
 
-def _asked(call: _Event | None) -> Any:
-    return call and (call["tool"], canonical(call["arguments"]))
+def first_divergence(a: Trace, b: Trace) -> tuple[int, str]:
+    """Return the number, from 0, of the first tool call that differs, and how: in the call or in its result."""
+    ones, twos = a.of("tool_call"), b.of("tool_call")
+    for number, (one, two) in enumerate(zip(ones, twos, strict=False)):
+        if _asked(one) != _asked(two):
+            return number, "the agents called otherwise"
+        if one["output"]["digest"] != two["output"]["digest"]:
+            return number, "the same call was answered otherwise"
+    if len(ones) != len(twos):
+        return min(len(ones), len(twos)), "one agent went on, the other answered"
+    same = (a.last("answer") or {}).get("text") == (b.last("answer") or {}).get("text")
+    return len(ones), "" if same else "the same calls with the same results, another answer"
+
+
+def _asked(call: _Event) -> tuple[str, bytes]:
+    return call["tool"], canonical(call["arguments"])
 
 
 def _told(call: _Event | None) -> str:
@@ -732,6 +747,27 @@ class RunComparison:
         }
 
 
+def compare_groups(
+    groups: Iterable[MetricGroup], *, seed: int = 0, variants: bool = False
+) -> tuple[tuple[Comparison, ...], tuple[UsageError, ...]]:
+    """Return a comparison for each group that has one, and why the others have none.
+
+    With `variants`, the goal of the first run is compared with its constraint forms.
+    """
+    found: list[Comparison] = []
+    reasons: list[UsageError] = []
+    for group in groups:
+        try:
+            if variants:
+                one = compare_variants(group.a, group.metric, seed=seed)
+            else:
+                one = compare(group.a, group.b, group.metric, seed=seed)
+            found.append(replace(one, metric=group.name))
+        except UsageError as error:
+            reasons.append(error)
+    return tuple(found), tuple(reasons)
+
+
 def compare_runs(
     a: Path, b: Path | None = None, *, metric: str | None = None, seed: int = 0, whole: bool = False
 ) -> RunComparison:
@@ -741,17 +777,7 @@ def compare_runs(
     """
     first, second = read_outcomes(a), read_outcomes(b) if b is not None else []
     parts = parts_of(first, second, metric)
-    found: list[Comparison] = []
-    reasons: list[UsageError] = []
-    for part in parts:
-        try:
-            if b is None:
-                one = compare_variants(part.a, part.metric, seed=seed)
-            else:
-                one = compare(part.a, part.b, part.metric, seed=seed)
-            found.append(replace(one, metric=part.name))
-        except UsageError as error:
-            reasons.append(error)
+    found, reasons = compare_groups(parts, seed=seed, variants=b is None)
     remarks = (*parts_of_sets(a, b), *(changed_questions(a, b) if b is not None else ()))
     if b is not None:
         if reasons and (whole or not found):
@@ -759,7 +785,7 @@ def compare_runs(
         drill, missing = _drill(a, b) if found else (None, ())
         return RunComparison(
             parts[0].name,
-            tuple(found),
+            found,
             True,
             tuple(map(str, reasons)),
             differences(a, b),
@@ -772,7 +798,7 @@ def compare_runs(
         raise reasons[0]
     return RunComparison(
         parts[0].name,
-        tuple(found),
+        found,
         False,
         remarks=remarks,
         by_others=((),) * len(found),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import fsum
 from typing import Any
@@ -12,9 +12,11 @@ from urllib.parse import quote
 from stillweb.harness.compare.compare import (
     UNJUDGED,
     Comparison,
+    RunComparison,
     changed_questions,
-    compare,
+    compare_groups,
     differences,
+    first_divergence,
     no_evidence,
     parts_of,
     parts_of_sets,
@@ -28,17 +30,6 @@ from stillweb.snapshots.operations.diff import Diff, diff
 from stillweb.snapshots.words import whole_number
 
 MOST_PIECES = 2000  # characters of a result shown on each side of a divergence
-
-
-@dataclass(frozen=True, slots=True)
-class RunAgainstFirst:
-    """Comparison of a run with the first: one for each part with a scale of its own, and remarks on both."""
-
-    run: str
-    comparisons: tuple[Comparison, ...]
-    reasons: tuple[str, ...]
-    differs: Mapping[str, list[str]]
-    remarks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +77,7 @@ class ComparisonPages:
         against = [
             self._library.soon(
                 (names[0], name, metric, tables[0].version, table.version),
-                partial(_against, tables[0], name, table, metric),
+                partial(_against, tables[0], table, metric),
             )
             for name, table in zip(names[1:], tables[1:], strict=True)
         ]
@@ -211,24 +202,20 @@ def _fits(line: TaskLine, show: str) -> bool:
     return any(deltas) or any(mean is None for mean in line.means)
 
 
-def _against(first: RunTable, name: str, table: RunTable, metric: str) -> RunAgainstFirst:
+def _against(first: RunTable, table: RunTable, metric: str) -> RunComparison:
+    """Compare a run with the first; its `reasons` and `remarks` also say what of them can't be compared or read."""
     a, b = ([row.outcome for row in one.rows] for one in (first, table))
-    found: list[Comparison] = []
-    reasons: list[str] = []
+    comparisons: tuple[Comparison, ...] = ()
     try:
-        for part in parts_of(a, b, metric or None):
-            try:
-                found.append(replace(compare(part.a, part.b, part.metric), metric=part.name))
-            except UsageError as error:
-                reasons.append(str(error))
+        comparisons, reasons = compare_groups(parts_of(a, b, metric or None))
     except UsageError as error:
-        reasons.append(str(error))
+        reasons = (error,)
     try:
         differs = differences(first.path, table.path)
         remarks = (*parts_of_sets(first.path, table.path), *changed_questions(first.path, table.path))
     except (StillwebError, OSError) as error:
         differs, remarks = {}, (f"the inputs of the runs can't be read: {error}",)
-    return RunAgainstFirst(name, tuple(found), tuple(reasons), differs, remarks)
+    return RunComparison(metric, comparisons, True, tuple(map(str, reasons)), differs, remarks)
 
 
 def _divergence_path(names: Sequence[str], line: TaskLine, number: int) -> str:
@@ -247,20 +234,6 @@ def _divergence_path(names: Sequence[str], line: TaskLine, number: int) -> str:
     )
     parts = (names[0], one.name, names[number], two.name)
     return "/divergence/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def first_divergence(a: Trace, b: Trace) -> tuple[int, str]:
-    """Return the number, from 0, of the first tool call that differs, and how: in the call or in its result."""
-    ones, twos = a.of("tool_call"), b.of("tool_call")
-    for number, (one, two) in enumerate(zip(ones, twos, strict=False)):
-        if (one["tool"], canonical(one["arguments"])) != (two["tool"], canonical(two["arguments"])):
-            return number, "the agents called otherwise"
-        if one["output"]["digest"] != two["output"]["digest"]:
-            return number, "the same call was answered otherwise"
-    if len(ones) != len(twos):
-        return min(len(ones), len(twos)), "one agent went on, the other answered"
-    same = (a.last("answer") or {}).get("text") == (b.last("answer") or {}).get("text")
-    return len(ones), "" if same else "the same calls with the same results, another answer"
 
 
 def _brief(call: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ import yaml
 from lxml import html
 
 import stillweb as sw
-from stillweb.harness.compare.compare import Outcome
+from stillweb.harness.compare.compare import Outcome, first_divergence
 from stillweb.harness.results.certificate import write_certificate
 from stillweb.harness.results.summary import summarise
 from stillweb.harness.review.reviews import COMPOSITION
@@ -29,7 +29,6 @@ from stillweb.harness.runs.display import SilentDisplay
 from stillweb.harness.runs.run_files import Settings
 from stillweb.harness.runs.runner import run_attempts, start_run
 from stillweb.harness.trace import Trace, read_trace
-from stillweb.harness.view.comparison_pages import first_divergence
 from stillweb.harness.view.export import check_page, export_file, export_views, write_report
 from stillweb.harness.view.library import number
 from stillweb.harness.view.run_table import Row, group_of, pass_at, row_of, sums_of

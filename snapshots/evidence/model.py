@@ -379,9 +379,7 @@ class Model:
             if not all(pattern) and not echoed.get(pattern):
                 within = [word in words for words in shown]
                 echoed[pattern] = any(within) and all(h for h, w in zip(pattern, within, strict=True) if w)
-        echoes = min(priors.ECHOES, sum(echoed.values()))
-        silent = min(priors.ECHOES, len(echoed)) - echoes
-        return priors.HEARD**echoes * priors.UNHEARD ** max(0, silent)
+        return float(priors.HEARD ** min(priors.ECHOES, sum(echoed.values())))
 
     def _replaced(self, t: str, target: Target) -> float:
         """Return the factor of the odds that an event of a type replaces what the one before said, by whose words are in answers after both."""

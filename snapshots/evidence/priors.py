@@ -57,8 +57,9 @@ STICKY = 0.5  # a session's next answer is the same although its state differs
 # The prior of an answer in a new state: given before, or new
 RETURNED, FRESH = 0.5, 1.5
 LEARNING = 1.0  # what each answer in a new state adds to that
-# Factors of the odds that a type decides: its words are in the answers after it and in no others; they are in none
-HEARD, UNHEARD = 5.0, 0.8
+HEARD = (
+    5.0  # the factor of the odds that a type decides whose words are in the answers after it and in no others
+)
 UNSAID = 0.13  # the same where an answer repeats none of the words that were sent before it, and which are lacking now
 ECHOES = 3  # words, or sets of words that come together, that count
 # Share of the chance that a field decides which clients send of themselves, where its value was never recorded

@@ -381,26 +381,26 @@ def _counted(messages: Sequence[RecordedMessage]) -> dict[Spot, MessageCount]:
     Each new number is the last plus one, under any name: Home Assistant, the DevTools protocol, subscriptions of GraphQL,
     WAMP, STOMP. Numbers of things (page 1, 2, 3) are told apart by their messages, which otherwise are equal.
     """
-    rests: dict[tuple[Spot, str], dict[int, int]] = {}
+    rests: dict[tuple[Spot, str], dict[int, tuple[int, dict[Spot, Any]]]] = {}
     turns: dict[tuple[Spot, str], dict[int, object]] = {}
     answered: dict[Spot, set[object]] = {}
     turn = -1
     for message in messages:
         turn += message.from_client
-        spots = _spots(message.what)
+        spots = _spots(_numbered(message.what)[0] if message.from_client else message.what)
         whole = sum(map(hash, spots.items()))
         spots.pop(_FRAME, None)
         for spot, value in spots.items():
             if not message.from_client:
                 answered.setdefault(spot, set()).add(value)
             elif found := _number(value):
-                rest = whole - hash((spot, value))
+                rest = whole - hash((spot, value)), spots
                 rests.setdefault((spot, found[0]), {}).setdefault(found[1], rest)
                 turns.setdefault((spot, found[0]), {})[turn] = value
     counts: dict[Spot, MessageCount] = {}
     for (spot, before), found_rests in rests.items():
-        first, contents = min(found_rests), len(set(found_rests.values()))
-        if contents < COUNTED - 1 or [*found_rests] != [*range(first, first + len(found_rests))]:
+        first = min(found_rests)
+        if len(found_rests) < COUNTED - 1 or [*found_rests] != [*range(first, first + len(found_rests))]:
             continue
         own = set(turns[spot, before].values())
         repeated = {
@@ -408,11 +408,37 @@ def _counted(messages: Sequence[RecordedMessage]) -> dict[Spot, MessageCount]:
             for other, values in answered.items()
             if (other == spot and values & own) or (len(values) > 1 and values <= own)
         }
-        if repeated:
+        contents = len(set(_without_those_in_step(spot, found_rests, answered if spot in repeated else None)))
+        if repeated and contents >= COUNTED - 1:
             counts[spot] = MessageCount(
                 frozenset({spot} if spot in repeated else repeated), turns[spot, before], contents
             )
     return counts
+
+
+def _without_those_in_step(
+    spot: Spot, rests: Mapping[int, tuple[int, dict[Spot, Any]]], answered: Mapping[Spot, Any] | None
+) -> Iterator[int]:
+    """Yield the hashes of messages without a spot, and without the spots whose numbers always grow with its number.
+
+    Either may be the count, as in `{"id": 1, "page": 1}`, unless answers have only the first: `answered` holds the others' spots.
+    """
+    numbers: dict[Spot, set[int | None]] = {}
+    for number, (_, spots) in rests.items():
+        for other in spots:
+            found = _number(spots[other])
+            numbers.setdefault(other, set()).add(found[1] - number if found else None)
+    in_step = [
+        other
+        for other, apart in numbers.items()
+        if other != spot
+        and len(apart) == 1
+        and None not in apart
+        and (answered is None or other in answered)
+        and all(other in spots for _, spots in rests.values())
+    ]
+    for rest, spots in rests.values():
+        yield rest - sum(hash((other, spots[other])) for other in in_step)
 
 
 def _is_beat(message: Payload) -> bool | None:

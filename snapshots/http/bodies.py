@@ -183,18 +183,29 @@ def canonical_json(value: Any, size: int = 0) -> bytes:
 
 
 _FRACTION = re.compile(rb"[0-9][.eE]")
-_FRACTIONS_APART = json.JSONDecoder(parse_float=lambda text: (float(text),))
 
 
 def spells_numbers_alike(one: bytes, other: bytes) -> bool:
-    """Return False if two JSON texts of one meaning differ in which whole numbers are written as fractions, as 1 and 1.0 are.
+    """Return False if two JSON texts of one meaning, but for strings, differ in which whole numbers are written as fractions, as 1 and 1.0 are.
 
     JavaScript reads both alike; to Python, Java and Go they are of two types.
     """
-    if not _FRACTION.search(one) and not _FRACTION.search(other):
-        return True
-    was, asked = (read_json(_FRACTIONS_APART, text.decode()) for text in (one, other))
-    return bool(was == asked)
+    return _whole_fractions(one) == _whole_fractions(other)
+
+
+def _whole_fractions(text: bytes) -> set[tuple[str | int, ...]]:
+    found = set[tuple[str | int, ...]]()
+    left: list[tuple[tuple[str | int, ...], Any]] = []
+    if _FRACTION.search(text):
+        left.append(((), read_json(_READER, text.decode())))
+    while left:
+        place, value = left.pop()
+        if isinstance(value, (dict, list)):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            left += [((*place, name), item) for name, item in items]
+        elif isinstance(value, float) and value.is_integer():
+            found.add(place)
+    return found
 
 
 _WRITER = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)

@@ -402,6 +402,29 @@ def test_numbers_of_things_are_not_counted() -> None:
     assert answering(*two).receive(_call(2, "get 1")) is None
 
 
+@pytest.mark.parametrize(
+    ("call", "answer", "found"),
+    [
+        ('{"id":"%d","type":"subscribe","payload":{"bird":"%d"}}', '{"id":"%d","payload":"gull %d"}', True),
+        ('{"id":%d,"page":%d}', '{"id":%d,"page":%d}', False),
+        ('["%d","%d","room:%d","phx_join",{}]', '["%d","%d","room:%d","phx_reply",{"room":%d}]', True),
+    ],
+)
+def test_things_whose_numbers_grow_as_the_count_does_are_not_counted(
+    call: str, answer: str, found: bool
+) -> None:
+    """The third bird asked for first was answered with the first one."""
+    turns = [
+        ((True, call % ((n,) * call.count("%d"))), (False, answer % ((n,) * answer.count("%d"))))
+        for n in (1, 2, 3)
+    ]
+    one = answering(*(message for turn in turns for message in turn))
+    asked = call % (1, *[1] * (call.count("%d") - 2), 3)
+    told = answer % (1, *[1] * (call.count("%d") - 2), 3, *[3] * (answer.count("%d") - call.count("%d")))
+    assert one.receive(asked) == ([told] if found else None)
+    assert one.ambiguous
+
+
 def test_what_was_written_twice_is_waited_for_twice() -> None:
     one = player(("1", 4), ("2", 8), written=[(3, "x"), (7, "x")])
     assert [one.open(), one.note_write("x"), one.note_write("x")] == [[], ["1"], ["2"]]

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import fuzz
 from benchmarks.damaging import meaning
 
-CASES = 60  # some 3 s of one core; `python -m benchmarks.fuzz` does as many as one likes
+CASES = 120  # some 6 s of one core; `python -m benchmarks.fuzz` does as many as one likes
 
 
 @pytest.fixture(scope="module")

@@ -961,8 +961,8 @@ def explain(lookup: Lookup) -> None:
     """Compute the explanation of a miss, and keep it."""
     lookup.explain()
     if lookup.rivals is not None:
-        rivals = lookup.rivals()
-        lookup.rivals = lambda: rivals
+        rivals = lookup.rivals(lookup.confidence)
+        lookup.rivals = lambda _: rivals
 
 
 def needs_preparation(request: Request) -> bool:

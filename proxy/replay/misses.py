@@ -130,7 +130,7 @@ def miss_body(
 
 def why_unsure(lookup: Lookup, threshold: float) -> tuple[str, list[dict[str, Any]]]:
     """Return why the likeliest answer to a request is not served, and the ledger's form of the likeliest answers."""
-    rivals = lookup.rivals() if lookup.rivals is not None else []
+    rivals = lookup.rivals(lookup.confidence) if lookup.rivals is not None else []
     reasons, entries = [], []
     for rival in rivals:
         capture, confidence = rival.capture, Confidence.of(rival.confidence)

@@ -91,7 +91,8 @@ class Lookup:
     matcher: Matching | None = field(default=None, repr=False)
     failed: KnownFailure | None = None
     grounds: Callable[[], list[str]] | None = field(default=None, repr=False)  # of the confidence, in words
-    rivals: Callable[[], list[Rival]] | None = field(default=None, repr=False)  # the two likeliest answers
+    # the two likeliest answers, by the confidence of this one
+    rivals: Callable[[float], list[Rival]] | None = field(default=None, repr=False)
     polled: bool = False  # whether it is a long poll
     _nearest: list[NearCapture] | None = field(default=None, repr=False)
 

@@ -96,11 +96,11 @@ def _apart(o: Observation, past: tuple[History, int], parts: Parts) -> tuple[int
 
 
 def _rivals(
-    lookup: Lookup, ranked: list[tuple[int, float, Capture]], why: Callable[[int], list[str]]
+    ranked: list[tuple[int, float, Capture]], why: Callable[[int], list[str]], confidence: float
 ) -> list[Rival]:
-    """Return the likeliest answers to a lookup's request; the first of `ranked` is the lookup's own."""
+    """Return the likeliest answers to a request; the first of `ranked` has a `confidence` of its own."""
     return [
-        Rival(capture, chance if rank else lookup.confidence, why(answer))
+        Rival(capture, chance if rank else confidence, why(answer))
         for rank, (answer, chance, capture) in enumerate(ranked)
     ]
 
@@ -421,12 +421,13 @@ class Matcher:
             lookup.confidence *= now.worth(capture)
             if chance < 1 and capture.status in PASSING:
                 lookup.confidence = min(lookup.confidence, MOST)
+            # nothing here may hold the lookup: a cycle keeps all that led to it until the next full collection
             why = partial(grounds, learnt.model, target.event.key, then, asked.parts, unlike=unlike)
             lookup.grounds = partial(why, answer)
             if lookup.confidence < 1:
                 rivals = [(answer, 0.0, capture)]
                 rivals += [(a, c * masked, recorded[a][-1][1]) for a, c in ranked if a != answer]
-                lookup.rivals = partial(_rivals, lookup, rivals[:RIVALS], why)
+                lookup.rivals = partial(_rivals, rivals[:RIVALS], why)
             return lookup
         return Lookup(MISS, None, None, key, request)
 
